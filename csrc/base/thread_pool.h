@@ -1,0 +1,39 @@
+// A persistent pool: run() hands out numbered items and returns when all are done.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace pllm {
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int n_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return n_threads_; }
+
+  // Calls fn(thread, item) for every item in [0, n_items), thread in [0, size()). Each thread owns a contiguous range
+  // (the same items step after step stay in its caches), then steals. One caller at a time; fn must not throw.
+  template <class Fn>
+  void run(int n_items, Fn&& fn) {
+    run_erased(n_items, [](void* f, int thread, int item) { (*static_cast<std::remove_reference_t<Fn>*>(f))(thread, item); }, &fn);
+  }
+
+ private:
+  using Call = void (*)(void* fn, int thread, int item);
+  struct Shared;
+  void run_erased(int n_items, Call call, void* fn);
+  void helper(int thread);
+  void take_items(int thread, uint64_t generation);
+
+  int n_threads_;
+  std::unique_ptr<Shared> shared_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace pllm

@@ -1,0 +1,45 @@
+#include "base/error.h"
+#include "python/bindings.h"
+
+namespace py = pybind11;
+namespace pllm::python {
+namespace {
+
+const char* name_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::io: return "io";
+    case ErrorKind::bad_file: return "bad_file";
+    case ErrorKind::missing_tensor: return "missing_tensor";
+    case ErrorKind::bad_shape: return "bad_shape";
+    case ErrorKind::unsupported_model: return "unsupported_model";
+    case ErrorKind::out_of_memory: return "out_of_memory";
+    case ErrorKind::context_overflow: return "context_overflow";
+    case ErrorKind::bad_value: return "bad_value";
+    case ErrorKind::internal: return "internal";
+  }
+  return "internal";
+}
+
+// pyllamacpp.errors owns the classes; the core only says which kind it is.
+void translate(std::exception_ptr p) {
+  try {
+    if (p) std::rethrow_exception(p);
+  } catch (const Error& e) {
+    const py::object make = py::module_::import("pyllamacpp.errors").attr("from_core");
+    const py::object error = make(name_of(e.kind()), py::bytes(e.what()), py::bytes(e.hint()));
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+  }
+}
+
+}  // namespace
+}  // namespace pllm::python
+
+PYBIND11_MODULE(_core, m) {
+  using namespace pllm::python;
+  m.doc() = "The native core of pyllamacpp. Use the classes of `pyllamacpp`; this surface may change.";
+  py::register_exception_translator(&translate);
+  bind_gguf(m);
+  bind_kernels(m);
+  bind_sampling(m);
+  bind_model(m);
+}

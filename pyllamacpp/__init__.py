@@ -1,0 +1,1 @@
+"""Run GGUF language models on your own machine."""
