@@ -36,8 +36,8 @@ py::array_t<float> eval(Session& session, const Tokens& tokens, const std::strin
   if (tokens.ndim() != 1) throw Error(ErrorKind::bad_value, "tokens must be a one-dimensional int32 array");
   const auto n = int64_t(tokens.size());
   if (n > session.n_ctx()) {  // before the result is allocated
-    throw Error(ErrorKind::context_overflow, std::to_string(n) + " tokens do not fit the context of " +
-                                                 std::to_string(session.n_ctx()),
+    throw Error(ErrorKind::context_overflow,
+                std::to_string(n) + " tokens do not fit the context of " + std::to_string(session.n_ctx()),
                 "Shorten the prompt or open the model with a larger n_ctx (-c).");
   }
   py::array_t<float> out({Session::n_logit_rows(which, n), int64_t(session.model().hparams().n_vocab)});
@@ -65,7 +65,7 @@ py::dict plan_context(const FilePtr& file, std::optional<int> n_ctx, bool weight
 }
 
 template <class T>
-auto hparam(T Hparams::*field) {
+auto hparam(T Hparams::* field) {
   return [field](const Model& m) { return m.hparams().*field; };
 }
 
