@@ -2,8 +2,8 @@
 
     tiny.write(path, "qwen3", "Q4_K")
 
-The same arguments give the same file. Weights are scaled so that logits are of order 1. To make broken or odd models,
-`metadata` overrides or removes keys, `drop` leaves tensors out, `reshape` and `extra` change or add tensors.
+The same arguments give the same file. Weights are scaled so that logits are of order 1. To make broken or odd
+models, `metadata` overrides or removes keys, `drop` leaves tensors out, `reshape` and `extra` change or add tensors.
 """
 
 from __future__ import annotations
@@ -66,15 +66,17 @@ ARCHS: dict[str, Arch] = {
 
 CHATML = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] "
-    "+ '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+    "+ '<|im_end|>' + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
 _MERGES = (
-    "h e|t he|i n|e r|a n|r e|o n|o u|Ġ t|Ġt he|Ġ a|Ġ s|Ġ w|Ġw e|n d|Ġa nd|e s|o r|Ġ the|i s|i t|e n|Ġ in|in g|Ġ o|Ġo f"
-    "|Ġ c|Ġ b|l l|e l|a t|a l|Ġ h|o w|l o|el lo|h ello|Ġ I|Ċ Ċ|Ġ Ġ|ĠĠ ĠĠ"
-).split("|")
-_SPM_PIECES = ("▁", *"etaoinshrdlu.,!?", "▁t", "he", "▁the", "▁a", "in", "er", "an", "▁an", "nd", "▁and", "ll")
+    "h e", "t he", "i n", "e r", "a n", "r e", "o n", "o u", "Ġ t", "Ġt he", "Ġ a", "Ġ s", "Ġ w", "Ġw e", "n d",
+    "Ġa nd", "e s", "o r", "Ġ the", "i s", "i t", "e n", "Ġ in", "in g", "Ġ o", "Ġo f", "Ġ c", "Ġ b", "l l", "e l",
+    "a t", "a l", "Ġ h", "o w", "l o", "el lo", "h ello", "Ġ I", "Ċ Ċ", "Ġ Ġ", "ĠĠ ĠĠ",
+)  # fmt: skip
+_SPM_PIECES = ("▁", *"etaoinshrdlu.,!?", "▁t", "he", "▁the", "▁a", "in", "er", "an", "▁an", "nd", "▁and")
 
 
 def byte_tokens() -> list[str]:
@@ -111,11 +113,12 @@ def bpe_vocab() -> dict[str, Any]:
 def spm_vocab() -> dict[str, Any]:
     """A SentencePiece-style BPE tokenizer with byte fallback."""
     special = ["<unk>", "<s>", "</s>", *CONTROL_TOKENS]
+    types = [_UNKNOWN] + [_CONTROL] * (len(special) - 1) + [_BYTE] * 256 + [_NORMAL] * len(_SPM_PIECES)
     return {
         "tokenizer.ggml.model": "llama",
         "tokenizer.ggml.tokens": [*special, *(f"<0x{b:02X}>" for b in range(256)), *_SPM_PIECES],
         "tokenizer.ggml.scores": [0.0] * (len(special) + 256) + [-float(i) for i in range(len(_SPM_PIECES))],
-        "tokenizer.ggml.token_type": [_UNKNOWN] + [_CONTROL] * (len(special) - 1) + [_BYTE] * 256 + [_NORMAL] * len(_SPM_PIECES),
+        "tokenizer.ggml.token_type": types,
         "tokenizer.ggml.bos_token_id": 1,
         "tokenizer.ggml.eos_token_id": 2,
         "tokenizer.ggml.eot_token_id": special.index("<|im_end|>"),
@@ -126,7 +129,7 @@ def spm_vocab() -> dict[str, Any]:
     }
 
 
-# Where a block keeps its f16 scale and f16 minimum, and how large the minimum is for codes to average to about zero.
+# Where a block keeps its f16 scale and f16 minimum; minimum / scale for which random codes average to zero.
 _HALVES: dict[QT, tuple[int, int | None, float]] = {
     QT.Q2_K: (80, 82, 1.5),
     QT.Q3_K: (108, None, 0),
@@ -162,7 +165,7 @@ def matrix(rng: np.random.Generator, fmt: str, rows: int, cols: int, std: float)
     if qtype in _HALVES:
         return _random_blocks(rng, qtype, rows, cols, std / _unit_std(qtype))
     weights = rng.standard_normal((rows, cols), dtype=np.float32) * np.float32(std)
-    return weights if fmt == "F32" else weights.astype(np.float16) if fmt == "F16" else gguf.quantize(weights, qtype)
+    return gguf.quantize(weights, qtype)
 
 
 def shape_of(arch: str, *formats: str) -> Shape:
@@ -244,7 +247,7 @@ def write(
 
     `vocab`: "bpe" (ChatML template, about 300 tokens), "spm", or None for a model without a tokenizer.
     `formats`: formats of single tensors by name. `metadata`: full keys; a value of None removes the key.
-    `reshape`: tensor name -> (rows, cols) or (n,). `extra`: further tensors, F32/F16/F64/int arrays as they are.
+    `reshape`: tensor name -> (rows, cols) or (n,). `extra`: further tensors, as they are.
     `tensors_per_shard` > 0 splits the model like llama.cpp's gguf-split.
     """
     path, row = Path(path), ARCHS[arch]
