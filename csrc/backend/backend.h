@@ -39,8 +39,8 @@ struct Product {  // y = x w^T (+ bias)
 };
 
 struct RopeTable {
-  int n_rot = 0;                    // rotated dimensions of each head, even
-  const float* cos_sin = nullptr;   // (n, n_rot / 2, 2), for the batch's rows in order
+  int n_rot = 0;                   // rotated dimensions of each head, even
+  const float* cos_sin = nullptr;  // (n, n_rot / 2, 2), for the batch's rows in order
 };
 
 struct KvShape {
@@ -66,7 +66,8 @@ inline constexpr int kPageTokens = 64;
 
 class Backend {
  public:
-  using Release = std::function<void(const uint8_t* data, size_t bytes)>;  // those bytes of the file are not needed again
+  using Release =
+      std::function<void(const uint8_t* data, size_t bytes)>;  // those bytes of the file are not needed again
   virtual ~Backend() = default;
 
   virtual std::string_view level() const = 0;  // e.g. "avx512vnni"

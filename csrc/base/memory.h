@@ -1,4 +1,5 @@
-// Large zero-filled memory from the operating system, on huge pages where it gives them; pages cost nothing until touched.
+// Large zero-filled memory from the operating system, on huge pages where it gives them; pages cost nothing until
+// touched.
 #pragma once
 #include <cstddef>
 #include <cstdint>

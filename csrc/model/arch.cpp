@@ -11,13 +11,16 @@ constexpr Arch kArchs[] = {
     {.name = "llama", .rope = RopeStyle::interleaved},  // Llama 1-3, Mistral, SmolLM2, TinyLlama
     {.name = "qwen2"},
     {.name = "qwen3"},
-    {.name = "gemma3", .activation = ActivationFn::gelu_tanh, .derive = [](Hparams& h) {
-       if (!h.embed_scale) h.embed_scale = std::sqrt(float(h.n_embd));
-       if (h.window && !h.window_period) h.window_period = 6;
-       if (!h.rope_base_local) h.rope_base_local = 10000;
-       if (!h.attn_scale && h.n_layer == 62)  // 27B: scaled by n_embd / n_head, which is not its head_dim
-         h.attn_scale = 1 / std::sqrt(float(h.n_embd) / float(h.n_head));
-     }},
+    {.name = "gemma3",
+     .activation = ActivationFn::gelu_tanh,
+     .derive =
+         [](Hparams& h) {
+           if (!h.embed_scale) h.embed_scale = std::sqrt(float(h.n_embd));
+           if (h.window && !h.window_period) h.window_period = 6;
+           if (!h.rope_base_local) h.rope_base_local = 10000;
+           if (!h.attn_scale && h.n_layer == 62)  // 27B: scaled by n_embd / n_head, which is not its head_dim
+             h.attn_scale = 1 / std::sqrt(float(h.n_embd) / float(h.n_head));
+         }},
 };
 
 // Files with general.architecture or general.type of another kind of thing, and what to say about them.
@@ -61,7 +64,9 @@ std::string_view what_it_is(std::string_view name, std::string_view type) {
 
 }  // namespace
 
-std::span<const Arch> architectures() { return kArchs; }
+std::span<const Arch> architectures() {
+  return kArchs;
+}
 
 const Arch& find_arch(std::string_view name, std::string_view type) {
   const std::string_view what = what_it_is(name, type);

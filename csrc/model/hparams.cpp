@@ -101,9 +101,9 @@ void read_windows(const Keys& keys, Hparams& h) {
     h.local_layers.clear();
   }
   if (!h.local_layers.empty() && h.local_layers.size() != size_t(h.n_layer)) {
-    throw Error(ErrorKind::bad_file,
-                "metadata key " + keys.full("attention.sliding_window_pattern") + " has " +
-                    std::to_string(h.local_layers.size()) + " entries for " + std::to_string(h.n_layer) + " layers");
+    throw Error(ErrorKind::bad_file, "metadata key " + keys.full("attention.sliding_window_pattern") + " has " +
+                                         std::to_string(h.local_layers.size()) + " entries for " +
+                                         std::to_string(h.n_layer) + " layers");
   }
 }
 
@@ -119,8 +119,8 @@ void read_attention(const Keys& keys, Hparams& h) {
   h.n_rot = keys.integer("rope.dimension_count", 0, 1 << 16).value_or(h.head_dim_k);
   require(h.n_head % h.n_head_kv == 0, std::to_string(h.n_head) + " attention heads cannot share " +
                                            std::to_string(h.n_head_kv) + " key/value heads evenly");
-  require(h.n_rot % 2 == 0 && h.n_rot <= h.head_dim_k, "rope.dimension_count " + std::to_string(h.n_rot) +
-                                                           " does not fit head_dim " + std::to_string(h.head_dim_k));
+  require(h.n_rot % 2 == 0 && h.n_rot <= h.head_dim_k,
+          "rope.dimension_count " + std::to_string(h.n_rot) + " does not fit head_dim " + std::to_string(h.head_dim_k));
   for (int d : {h.head_dim_k, h.head_dim_v}) {
     if (d % 8 == 0 && d <= 512) continue;
     throw Error(ErrorKind::unsupported_model, "head_dim " + std::to_string(d) + " is not supported",

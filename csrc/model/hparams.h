@@ -29,9 +29,9 @@ struct Hparams {
   RopeScaling rope_scaling;   // not in layers that have rope_base_local
   int window = 0;             // sliding window of local layers, 0: none
   int window_period = 0;      // every window_period-th layer is global; 0: all layers are local when there is a window
-  std::vector<bool> local_layers;  // said layer by layer in the file; empty: by window_period
-  float embed_scale = 0;      // of the embeddings; 0: none
-  float attn_scale = 0;       // of q k; 0: 1 / sqrt(head_dim_k)
+  std::vector<bool> local_layers;             // said layer by layer in the file; empty: by window_period
+  float embed_scale = 0;                      // of the embeddings; 0: none
+  float attn_scale = 0;                       // of q k; 0: 1 / sqrt(head_dim_k)
   float attn_softcap = 0, logit_softcap = 0;  // 0: none
 
   bool is_local(int layer) const {

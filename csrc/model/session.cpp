@@ -69,8 +69,8 @@ void Session::eval(std::span<const int32_t> tokens, Logits which, float* logits)
 
 void Session::truncate(int n_tokens) {
   if (n_tokens < 0 || n_tokens > sequence_.n_tokens()) {
-    throw Error(ErrorKind::bad_value, "cannot keep " + std::to_string(n_tokens) + " tokens of " +
-                                          std::to_string(sequence_.n_tokens()));
+    throw Error(ErrorKind::bad_value,
+                "cannot keep " + std::to_string(n_tokens) + " tokens of " + std::to_string(sequence_.n_tokens()));
   }
   sequence_.truncate(n_tokens);
 }

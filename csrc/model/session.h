@@ -23,7 +23,9 @@ class Session {
   // Runs the tokens at the next positions. logits: (n_logit_rows(which, n), n_vocab), written row by row.
   // Errors: bad_value (an id outside the vocabulary, no tokens), context_overflow; nothing is changed then.
   void eval(std::span<const int32_t> tokens, Logits which, float* logits);
-  static int64_t n_logit_rows(Logits which, int64_t n) { return which == Logits::none ? 0 : which == Logits::last ? 1 : n; }
+  static int64_t n_logit_rows(Logits which, int64_t n) {
+    return which == Logits::none ? 0 : which == Logits::last ? 1 : n;
+  }
 
   void truncate(int n_tokens);  // keeps the first n_tokens
 

@@ -33,11 +33,13 @@ class Loader {
                   "The file is corrupt or made by a broken converter.");
     }
     if (!t->format) {
-      throw Error(ErrorKind::unsupported_model, "tensor " + name + " has a format this engine cannot compute with",
-                  "Take the same model in another quantization, such as Q4_K_M or Q8_0.");
+      throw Error(
+          ErrorKind::unsupported_model,
+          "tensor " + name + " has format " + std::string(t->type_name) + ", which this engine cannot compute with",
+          "Take the same model in another quantization, such as Q4_K_M or Q8_0.");
     }
     const TensorView view{t->name, *t->format, rows, cols, t->data};
-    return backend_.upload(view, use, [&](const uint8_t* data, size_t bytes) { file_.release(data, bytes); });
+    return backend_.upload(view, use, [&](const uint8_t* data, size_t bytes) { file_.release(*t, data, bytes); });
   }
 
   WeightPtr vector(const std::string& name, int64_t n, bool needed) {
@@ -99,7 +101,9 @@ std::vector<float> load_rope_factors(const gguf::File& file, const Hparams& h) {
   return factors;
 }
 
-size_t bytes_of(const WeightPtr& w) { return w ? w->bytes : 0; }
+size_t bytes_of(const WeightPtr& w) {
+  return w ? w->bytes : 0;
+}
 
 }  // namespace
 
@@ -113,8 +117,9 @@ Weights load_weights(const gguf::File& file, Hparams& h, Backend& backend) {
   const gguf::Tensor* embd = file.tensor("token_embd.weight");
   h.n_vocab = embd ? int(embd->shape[1]) : 0;
   if (const size_t n_tokens = file.array_size("tokenizer.ggml.tokens"); embd && n_tokens > size_t(h.n_vocab)) {
-    throw Error(ErrorKind::bad_shape, "the vocabulary has " + std::to_string(n_tokens) +
-                                          " tokens but token_embd.weight only " + std::to_string(h.n_vocab) + " rows",
+    throw Error(ErrorKind::bad_shape,
+                "the vocabulary has " + std::to_string(n_tokens) + " tokens but token_embd.weight only " +
+                    std::to_string(h.n_vocab) + " rows",
                 "The file was made by a broken converter.");
   }
   // The largest tensors first: while one is repacked, part of it is in memory twice.
@@ -131,10 +136,28 @@ Weights load_weights(const gguf::File& file, Hparams& h, Backend& backend) {
 size_t Weights::bytes() const {
   size_t n = bytes_of(token_embd) + bytes_of(output) + bytes_of(output_norm) + bytes_of(output_norm_bias);
   for (const Layer& l : layers) {
-    for (const WeightPtr* p :
-         {&l.attn_norm, &l.attn_norm_bias, &l.wq, &l.wk, &l.wv, &l.bq, &l.bk, &l.bv, &l.q_norm, &l.k_norm, &l.wo, &l.bo,
-          &l.attn_post_norm, &l.ffn_norm, &l.ffn_norm_bias, &l.gate, &l.up, &l.b_gate, &l.b_up, &l.down, &l.b_down,
-          &l.ffn_post_norm})
+    for (const WeightPtr* p : {&l.attn_norm,
+                               &l.attn_norm_bias,
+                               &l.wq,
+                               &l.wk,
+                               &l.wv,
+                               &l.bq,
+                               &l.bk,
+                               &l.bv,
+                               &l.q_norm,
+                               &l.k_norm,
+                               &l.wo,
+                               &l.bo,
+                               &l.attn_post_norm,
+                               &l.ffn_norm,
+                               &l.ffn_norm_bias,
+                               &l.gate,
+                               &l.up,
+                               &l.b_gate,
+                               &l.b_up,
+                               &l.down,
+                               &l.b_down,
+                               &l.ffn_post_norm})
       n += bytes_of(*p);
   }
   return n;

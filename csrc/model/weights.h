@@ -12,24 +12,24 @@ namespace pllm {
 using WeightPtr = std::unique_ptr<Weight>;  // null: this model has no such tensor
 
 struct Layer {
-  WeightPtr attn_norm, attn_norm_bias;                  // (n_embd)
-  WeightPtr wq, wk, wv;                                 // (n_head | n_head_kv * head_dim, n_embd)
-  WeightPtr bq, bk, bv;                                 // their rows
-  WeightPtr q_norm, k_norm;                             // (head_dim)
-  WeightPtr wo, bo;                                     // (n_embd, n_head * head_dim_v)
-  WeightPtr attn_post_norm;                             // (n_embd), gemma
-  WeightPtr ffn_norm, ffn_norm_bias;                    // (n_embd)
-  WeightPtr gate, up, b_gate, b_up;                     // (n_ff, n_embd)
-  WeightPtr down, b_down;                               // (n_embd, n_ff)
-  WeightPtr ffn_post_norm;                              // (n_embd), gemma
+  WeightPtr attn_norm, attn_norm_bias;  // (n_embd)
+  WeightPtr wq, wk, wv;                 // (n_head | n_head_kv * head_dim, n_embd)
+  WeightPtr bq, bk, bv;                 // their rows
+  WeightPtr q_norm, k_norm;             // (head_dim)
+  WeightPtr wo, bo;                     // (n_embd, n_head * head_dim_v)
+  WeightPtr attn_post_norm;             // (n_embd), gemma
+  WeightPtr ffn_norm, ffn_norm_bias;    // (n_embd)
+  WeightPtr gate, up, b_gate, b_up;     // (n_ff, n_embd)
+  WeightPtr down, b_down;               // (n_embd, n_ff)
+  WeightPtr ffn_post_norm;              // (n_embd), gemma
 };
 
 struct Weights {
-  WeightPtr token_embd;             // (n_vocab, n_embd)
+  WeightPtr token_embd;  // (n_vocab, n_embd)
   std::vector<Layer> layers;
   WeightPtr output_norm, output_norm_bias;  // (n_embd)
-  WeightPtr output;                 // (n_vocab, n_embd); null: tied to token_embd
-  std::vector<float> rope_factors;  // (n_rot / 2) divisors of the frequencies (llama3), or empty
+  WeightPtr output;                         // (n_vocab, n_embd); null: tied to token_embd
+  std::vector<float> rope_factors;          // (n_rot / 2) divisors of the frequencies (llama3), or empty
 
   const Weight& head() const { return output ? *output : *token_embd; }
   size_t bytes() const;  // memory taken beside the file's own pages

@@ -10,18 +10,18 @@
 #include "model/memory_plan.h"
 #include "model/session.h"
 #include "python/bindings.h"
+#include "python/gguf_file.h"
 
 namespace py = pybind11;
 namespace pllm::python {
 namespace {
 
 using Tokens = py::array_t<int32_t, py::array::c_style>;
-using FilePtr = std::shared_ptr<const gguf::File>;
 
-std::shared_ptr<Model> load_model(const FilePtr& file, int n_threads, const std::string& isa) {
+std::shared_ptr<Model> load_model(const GgufFile& gguf, int n_threads, const std::string& isa) {
   if (n_threads < 0) throw Error(ErrorKind::bad_value, "n_threads must not be negative");
   py::gil_scoped_release unlocked;
-  return std::make_shared<Model>(file, make_backend({n_threads, isa}));
+  return std::make_shared<Model>(gguf.file, make_backend({n_threads, isa}));
 }
 
 Session::Logits which_logits(const std::string& name) {
@@ -36,8 +36,8 @@ py::array_t<float> eval(Session& session, const Tokens& tokens, const std::strin
   if (tokens.ndim() != 1) throw Error(ErrorKind::bad_value, "tokens must be a one-dimensional int32 array");
   const auto n = int64_t(tokens.size());
   if (n > session.n_ctx()) {  // before the result is allocated
-    throw Error(ErrorKind::context_overflow, std::to_string(n) + " tokens do not fit the context of " +
-                                                 std::to_string(session.n_ctx()),
+    throw Error(ErrorKind::context_overflow,
+                std::to_string(n) + " tokens do not fit the context of " + std::to_string(session.n_ctx()),
                 "Shorten the prompt or open the model with a larger n_ctx (-c).");
   }
   py::array_t<float> out({Session::n_logit_rows(which, n), int64_t(session.model().hparams().n_vocab)});
@@ -50,9 +50,9 @@ py::array_t<float> eval(Session& session, const Tokens& tokens, const std::strin
   return out;
 }
 
-py::dict plan_context(const FilePtr& file, std::optional<int> n_ctx, bool weights_loaded) {
+py::dict plan_context(const GgufFile& gguf, std::optional<int> n_ctx, bool weights_loaded) {
   const auto backend = make_backend({1, {}});
-  const MemoryPlan plan = plan_memory(*file, *backend, available_memory(), weights_loaded, n_ctx);
+  const MemoryPlan plan = plan_memory(*gguf.file, *backend, available_memory(), weights_loaded, n_ctx);
   py::dict d;
   d["available"] = plan.available;
   d["weight_bytes"] = plan.weight_bytes;
@@ -65,7 +65,7 @@ py::dict plan_context(const FilePtr& file, std::optional<int> n_ctx, bool weight
 }
 
 template <class T>
-auto hparam(T Hparams::*field) {
+auto hparam(T Hparams::* field) {
   return [field](const Model& m) { return m.hparams().*field; };
 }
 

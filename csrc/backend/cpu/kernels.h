@@ -33,9 +33,9 @@ struct ActivationKernels {
 };
 
 struct KernelTable {
-  const char* level;                                // "baseline", "avx2", "avxvnni", "avx512", "avx512vnni"
-  MatmulKernels matmul[kFormatCount];               // by Format
-  ActivationKernels activation[kActivationCount];   // by Activation
+  const char* level;                               // "baseline", "avx2", "avxvnni", "avx512", "avx512vnni"
+  MatmulKernels matmul[kFormatCount];              // by Format
+  ActivationKernels activation[kActivationCount];  // by Activation
 };
 
 }  // namespace pllm::cpu
