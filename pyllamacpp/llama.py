@@ -17,7 +17,7 @@ from .completion import ChatShape, CompletionShape, Shape
 from .errors import ChatTemplateError, ContextOverflowError, ParameterError
 from .generation import Context, Logits, LogitsProcessor, StoppingCriterion, Tokens, Turn, draws, make_sampler
 from .params import CHAT_DEFAULTS, LoadParams, SamplingParams, random_seed
-from .request import Request, Run, any_of, callables, check_text
+from .request import Request, Run, any_of, callables
 from .request import stream as stream_of
 from .request import whole as whole_of
 from .text.chat import ChatTemplate
@@ -82,7 +82,7 @@ class Llama:
                 "The same threads compute prompts and answers.",
             )
         self._defaults = SamplingParams(seed=seed, penalty_last_n=last_n_tokens_size)
-        self.model_path = _locate(model_path)
+        self.model_path = _locate(model_path, verbose)
         self.verbose = verbose
         self.last_seed: int | None = None
         self._vocab_only = vocab_only
@@ -140,7 +140,12 @@ class Llama:
         links = {key: kwargs.pop(key) for key in compat.FROM_PRETRAINED if key in kwargs}
         compat.check_inert("Llama.from_pretrained", links, compat.FROM_PRETRAINED)
         path = from_repo(
-            repo_id, filename, additional_files=additional_files, local_dir=local_dir, cache_dir=cache_dir
+            repo_id,
+            filename,
+            additional_files=additional_files or (),
+            local_dir=local_dir,
+            cache_dir=cache_dir,
+            progress=_progress(kwargs.get("verbose", True)),
         )
         return cls(path, **kwargs)
 
@@ -201,13 +206,13 @@ class Llama:
     # Text and tokens
 
     def tokenize(self, text: bytes, add_bos: bool = True, special: bool = False) -> list[int]:
-        """Tokens of a UTF-8 text. add_bos: as the file says, if it says so. special: control tokens are recognized."""
+        """Tokens of a UTF-8 text; other bytes become byte tokens.
+
+        add_bos: begin with BOS if the model expects it. special: control tokens are recognized.
+        """
         if not isinstance(text, bytes):
             raise ParameterError(f"tokenize takes bytes, not {type(text).__name__}", 'Write text.encode("utf-8").')
-        try:
-            ids = self._tokenizer.encode(text.decode("utf-8"), special=special)
-        except UnicodeDecodeError as error:
-            raise ParameterError(f"the text is not UTF-8: {error.reason} at byte {error.start}") from None
+        ids = self._tokenizer.encode_bytes(text, special=special)
         return self._tokenizer.with_bos(ids) if add_bos else ids
 
     def detokenize(self, tokens: Iterable[int], prev_tokens: Sequence[int] | None = None, special: bool = False) -> bytes:
@@ -439,7 +444,6 @@ class Llama:
         )  # fmt: skip
         if self._template is None:
             raise ChatTemplateError("this model has no chat template", "Give one: Llama(..., chat_template=...).")
-        check_text("a message", messages)
         ids = self._ids(self._template.encode(self._tokenizer, messages))
         processors = callables("logits_processor", logits_processor)
         request = Request(ids, params, self._seed(params), processors=processors)
@@ -452,7 +456,6 @@ class Llama:
             if not len(ids):
                 raise ParameterError("the prompt is empty", "Give at least one token.")
             return ids
-        check_text("the prompt", prompt)
         tokenizer = self._tokenizer
         tokens = tokenizer.with_bos(tokenizer.encode(prompt, special=True))
         if not tokens:
@@ -497,7 +500,12 @@ class Llama:
         )
 
 
-def _locate(model_path: str | os.PathLike[str]) -> str:
+def _progress(verbose: bool) -> bool | None:
+    """Silent when not verbose; otherwise the hub sees for itself whether somebody watches."""
+    return None if verbose else False
+
+
+def _locate(model_path: str | os.PathLike[str], verbose: bool) -> str:
     path = os.fspath(model_path)
     if not isinstance(path, str):
         raise ParameterError(f"model_path must be a str or a path, not {type(model_path).__name__}")
@@ -505,7 +513,7 @@ def _locate(model_path: str | os.PathLike[str]) -> str:
         return path
     from .hub import resolve
 
-    return str(resolve(path))
+    return str(resolve(path, progress=_progress(verbose)))
 
 
 def _is_scalar(value: Any) -> bool:

@@ -129,21 +129,3 @@ def any_of(criteria: Sequence[StoppingCriterion], note: Callable[[], None] | Non
         return True
 
     return holds
-
-
-def check_text(what: str, value: Any) -> None:
-    """Refuse lone surrogates anywhere in strings, lists and dictionaries: they have no UTF-8, hence no tokens."""
-    if isinstance(value, str):
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise ParameterError(
-                f"{what} has a lone surrogate U+{ord(value[error.start]):04X} at character {error.start}",
-                "Decode the text properly, or replace it: text.encode('utf-8', 'replace').decode().",
-            ) from None
-    elif isinstance(value, dict):
-        for one in value.values():
-            check_text(what, one)
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            check_text(what, one)
