@@ -53,7 +53,7 @@ __all__ = [
 
 
 def _version() -> str:
-    """The installed distribution's; in a bare checkout, the one pyproject.toml is being worked towards is unknown."""
+    """The installed distribution's; a bare checkout has none."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

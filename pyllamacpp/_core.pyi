@@ -87,7 +87,9 @@ class Session:
     def n_tokens(self) -> int: ...
     @property
     def kv_bytes(self) -> int: ...
-    def eval(self, tokens: _Int32, logits: Literal["none", "last", "all"] = "last") -> _Float32: ...  # (0 | 1 | n, n_vocab)
+    def eval(
+        self, tokens: _Int32, logits: Literal["none", "last", "all"] = "last"
+    ) -> _Float32: ...  # (0 | 1 | n, n_vocab)
     def truncate(self, n_tokens: int) -> None: ...  # keeps the first n_tokens
 
 class MemoryPlan(TypedDict):

@@ -1,7 +1,7 @@
-"""llama-cpp-python's parameters that are known here but not supported yet: one table of what they must be left at.
+"""llama-cpp-python's parameters that are not supported yet: one table of the values they may be left at.
 
-A value that asks for nothing special is accepted, so that existing calls run unchanged; any other value is an error
-naming the parameter; a name neither library knows is a TypeError, as for any Python function.
+A value that asks for nothing special is accepted, so that existing calls run unchanged; any other value is an
+error naming the parameter; a name neither library knows is a TypeError, as for any Python function.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ CONSTRUCTOR: Mapping[str, Inert] = {
     "yarn_beta_slow": Inert((None, 1), "The file's own rope scaling is applied."),
     "yarn_orig_ctx": Inert((None, 0), "The file's own rope scaling is applied."),
     "embedding": Inert((None, False), _LATER),
-    "swa_full": Inert(_ANY_BOOL),  # every layer keeps the whole context, so any earlier position can be resumed
+    "swa_full": Inert(
+        _ANY_BOOL
+    ),  # every layer keeps the whole context, so any earlier position can be resumed
     "lora_base": Inert((None,), _LATER),
     "lora_scale": Inert((None, 1), _LATER),
     "lora_path": Inert((None,), _LATER),
@@ -69,7 +71,9 @@ SAMPLING: Mapping[str, Inert] = {
     "mirostat_mode": Inert((None, 0), _SAMPLERS),
     "mirostat_tau": Inert((None, 5), _SAMPLERS),
     "mirostat_eta": Inert((None, 0.1), _SAMPLERS),
-    "penalize_nl": Inert((None, True), "The line break is penalized like any other token; use logit_bias to favour it."),
+    "penalize_nl": Inert(
+        (None, True), "The line break is penalized like any other token; use logit_bias to favour it."
+    ),
     "grammar": Inert((None,), _LATER),
 }
 
@@ -102,7 +106,7 @@ METHODS = frozenset(
 
 
 def _asks_nothing(value: Any, inert: Inert) -> bool:
-    """Equal to one of the inert values; True is not 1 here, so that `n_gpu_layers=False` is not taken for 0."""
+    """Equal to one of the inert values; True is not 1 here, nor False 0."""
     return any(isinstance(value, bool) == isinstance(same, bool) and value == same for same in inert.values)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Scored(NamedTuple):
-    """A token of the text with its log-probability (None for a text's first token) and the likeliest ones instead."""
+    """A token with its log-probability (None for a text's first) and the likeliest tokens in its place."""
 
     id: int
     offset: int  # in the text, in characters
@@ -30,7 +30,7 @@ class Scored(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Text that is settled (whole characters, no part of a stop string) and the scored tokens that begin in it."""
+    """Settled text (whole characters, no part of a stop string) and the scored tokens that begin in it."""
 
     text: str
     scored: list[Scored]
@@ -110,12 +110,14 @@ class PromptScorer:
             token = int(self._prompt[i])
             logprob, top = (None, []) if i == first else self._found[i - 1]
             result.append(Scored(token, offset, logprob, top))
-            offset += len(decoder.decode(self._tokenizer.decode_bytes([token], special=True, first=i == first)))
+            offset += len(
+                decoder.decode(self._tokenizer.decode_bytes([token], special=True, first=i == first))
+            )
         return result
 
 
 def log_probabilities(row: Logits, token: int, n_top: int) -> tuple[float, list[tuple[int, float]]]:
-    """Of the token, and the n_top likeliest tokens with theirs (equal ones: lowest id first). row: (n_vocab)."""
+    """Of the token, and the n_top likeliest with theirs (equal ones: lowest id first). row: (n_vocab)."""
     highest = float(row.max())
     log_sum = highest + float(np.log(np.exp(row - highest, dtype=np.float64).sum()))
     if n_top == 0:
@@ -133,7 +135,7 @@ def token_bytes(tokenizer: Tokenizer, token: int) -> bytes:
 
 
 def _legacy_text(tokenizer: Tokenizer, token: int) -> str:
-    """The token as text; part of a character as OpenAI's `bytes:\\xe2\\x80`, so that different parts stay different."""
+    """The token as text; parts of characters as OpenAI's `bytes:\\xe2\\x80`, which keeps them apart."""
     data = token_bytes(tokenizer, token)
     try:
         return data.decode("utf-8")
@@ -199,7 +201,9 @@ class CompletionShape:
     def opening(self) -> Iterator[dict[str, Any]]:
         return iter(())
 
-    def _object(self, text: str, logprobs: dict[str, Any] | None, finish_reason: str | None) -> dict[str, Any]:
+    def _object(
+        self, text: str, logprobs: dict[str, Any] | None, finish_reason: str | None
+    ) -> dict[str, Any]:
         choice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": finish_reason}
         return {**self._head, "choices": [choice]}
 

@@ -1,11 +1,11 @@
-"""The one sequence of a `Llama` and the loop that generates its tokens; every method of the face runs through here."""
+"""The one sequence of a `Llama` and the loop that generates its tokens, whichever method asks."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 Tokens = npt.NDArray[np.int32]
 Logits = npt.NDArray[np.float32]
-Draw = tuple[int, float, list[tuple[int, float]]]  # token, its log-probability, the likeliest tokens with theirs
+Draw = tuple[
+    int, float, list[tuple[int, float]]
+]  # token, its log-probability, the likeliest tokens with theirs
 LogitsProcessor = Callable[[Tokens, Logits], Logits]
 StoppingCriterion = Callable[[Tokens, Logits], bool]
 
@@ -26,7 +28,7 @@ _ROWS_AT_ONCE = 64  # rows of logits held while a prompt is scored: 64 MiB for a
 
 
 class Turn:
-    """Whose turn it is: one request at a time, held over the whole request, also while its stream is suspended.
+    """Whose turn it is: one request at a time, held to its end, also while its stream is suspended.
 
     Another thread waits. The same thread would wait for itself for ever, so it gets an error instead.
     """
@@ -48,7 +50,9 @@ class Turn:
         self._lock.acquire()
         self._owner = threading.get_ident()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         self._owner = None
         self._lock.release()
 
@@ -56,8 +60,9 @@ class Turn:
 class Context:
     """The tokens in the KV pages and the logits that follow them.
 
-    The session alone says how many tokens are held, and they are written down before they are evaluated: an exception
-    or Ctrl-C between any two statements leaves tokens and pages in agreement. Logits lost that way are computed again.
+    The session alone says how many tokens are held, and they are written down before they are evaluated: an
+    exception or Ctrl-C between any two statements leaves tokens and pages in agreement. Logits lost that way
+    are computed again.
     """
 
     def __init__(self, model: _core.Model, n_vocab: int, n_ctx: int, n_batch: int, *, keep_all: bool) -> None:
@@ -89,12 +94,14 @@ class Context:
     def truncate(self, n_tokens: int) -> None:
         """Keep the first n_tokens."""
         if not 0 <= n_tokens <= self.n_tokens:
-            raise ParameterError(f"n_tokens must be between 0 and the {self.n_tokens} tokens held, not {n_tokens}")
+            raise ParameterError(
+                f"n_tokens must be between 0 and the {self.n_tokens} tokens held, not {n_tokens}"
+            )
         self._rows_end = min(self._rows_end, n_tokens) if self._keep_all else 0
         self.session.truncate(n_tokens)
 
     def resume(self, prompt: Tokens) -> int:
-        """Keep what the held tokens and the prompt begin with in common; the prompt's last token is always left to do.
+        """Keep what the held tokens and the prompt have in common; the prompt's last token is left to do.
 
         Returns: the number of tokens kept.
         """
@@ -107,14 +114,15 @@ class Context:
     def eval(self, tokens: Tokens, on_rows: Callable[[int, Logits], None] | None = None) -> None:
         """Run tokens (n) at the next positions, n_batch at a time; Ctrl-C is answered between batches.
 
-        on_rows: called with (first position, logits of consecutive positions (k, n_vocab)) for every token.
-        Errors: ContextOverflowError, before anything is evaluated; MemoryLimitError where all logits are kept.
+        on_rows: called with (first position, logits of it and the next ones (k, n_vocab)) until all were seen.
+        Errors: ContextOverflowError and, where all logits are kept, MemoryLimitError, both beforehand.
         """
         start, n = self.n_tokens, len(tokens)
         if start + n > self.n_ctx:
             held = f"{start} tokens are held and {n} more" if start else f"{n} tokens"
             raise ContextOverflowError(
-                f"{held} do not fit the context of {self.n_ctx}", "Open the model with a larger n_ctx, or reset()."
+                f"{held} do not fit the context of {self.n_ctx}",
+                "Open the model with a larger n_ctx, or reset().",
             )
         if self._keep_all:
             self._reserve_rows(start + n)
@@ -128,10 +136,11 @@ class Context:
     def _eval_chunk(self, start: int, chunk: Tokens, *, everything: bool, final: bool) -> Logits:
         end = start + len(chunk)
         self.tokens[start:end] = chunk
+        wanted: Literal["all", "last", "none"]
         wanted = "all" if everything or self._keep_all else "last" if final else "none"
         if not self._keep_all:
             self._rows_end = 0
-        rows = self.session.eval(self.tokens[start:end], wanted)[:, : self.n_vocab]
+        rows: Logits = self.session.eval(self.tokens[start:end], wanted)[:, : self.n_vocab]
         if self._keep_all:
             self._rows[start:end] = rows
         else:
@@ -144,10 +153,11 @@ class Context:
         n = self.session.n_tokens
         self.tokens[n] = token
         self.eval(self.tokens[n : n + 1])
-        return self._rows[n if self._keep_all else 0]
+        row: Logits = self._rows[n if self._keep_all else 0]
+        return row
 
     def all_rows(self) -> Logits:
-        """(n_tokens, n_vocab) where all logits are kept, otherwise (1, n_vocab) of the last token; read-only."""
+        """(n_tokens, n_vocab) where all logits are kept, else (1, n_vocab) of the last token; read-only."""
         n = self.n_tokens
         if self._rows_end != n:
             first = self._rows_end if self._keep_all else n - 1
@@ -161,8 +171,11 @@ class Context:
     def last_row(self) -> Logits:
         """(n_vocab): the logits that follow the last token. Error: ParameterError where no token is held."""
         if self.n_tokens == 0:
-            raise ParameterError("there is nothing to continue: no token has been evaluated", "Call eval(tokens) first.")
-        return self.all_rows()[-1]
+            raise ParameterError(
+                "there is nothing to continue: no token has been evaluated", "Call eval(tokens) first."
+            )
+        row: Logits = self.all_rows()[-1]
+        return row
 
     def _reserve_rows(self, n: int) -> None:
         if n <= len(self._rows):
@@ -199,7 +212,7 @@ def make_sampler(n_vocab: int, params: SamplingParams, seed: int) -> _core.Sampl
 
 
 def process(processors: Sequence[LogitsProcessor], tokens: Tokens, row: Logits) -> Logits:
-    """The logits (n_vocab) after the caller's own functions; each gets (tokens so far, logits) and returns logits."""
+    """The logits (n_vocab) after the caller's functions: (tokens so far, logits) -> logits."""
     result: Any = row.copy()
     for processor in processors:
         result = np.ascontiguousarray(processor(tokens, result), np.float32)
@@ -218,10 +231,10 @@ def draws(
     processors: Sequence[LogitsProcessor] = (),
     stop_when: StoppingCriterion | None = None,
 ) -> Generator[Draw, Sequence[int] | None, None]:
-    """Sample from the last logits, hand the token out, evaluate it; up to n_max tokens or the end of the context.
+    """Sample from the last logits, hand the token out, evaluate it; n_max times or until the context is full.
 
-    A token that ends generation is handed out like any other: the reader decides. Every draw is keyed by the absolute
-    position it fills, so it depends on neither batches nor cache hits. Tokens sent in are evaluated after the draw.
+    A token that ends generation is handed out like any other: the reader decides. Every draw is keyed by the
+    position it fills, so it depends on neither batches nor cache hits. Tokens sent in are evaluated after it.
     """
     tokens, sample = context.tokens, sampler.sample
     row = context.last_row()

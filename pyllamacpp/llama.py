@@ -35,14 +35,14 @@ Criteria = StoppingCriterion | Sequence[StoppingCriterion] | None
 class Llama:
     """A GGUF model, ready to complete text.
 
-    Requests are served one at a time: a second thread waits, also for a stream that is not read to its end or closed.
-    Consecutive requests reuse the KV pages of the longest common beginning; results are the same with or without.
+    Requests are served one at a time: a second thread waits, also for a stream until it is read to its end or
+    closed. Consecutive requests reuse the KV pages of what they begin with in common, which changes no result.
 
-    Differences from llama-cpp-python: n_ctx is the trained context (or what fits in memory) unless given, since pages are
-    allocated as tokens arrive; logprobs do not need logits_all; a prompt gets exactly one BOS; user text in a chat is
-    never read as control tokens; what is not supported yet is an error, never ignored.
+    Differences from llama-cpp-python: n_ctx is the trained context (or what fits in memory) unless given, since
+    pages are allocated as tokens arrive; logprobs do not need logits_all; a prompt gets exactly one BOS; user
+    text in a chat is never read as control tokens; what is not supported yet is an error, never ignored.
 
-    Attributes: model_path, verbose, metadata (dict[str, str], arrays left out), last_seed (of the latest request).
+    Attributes: model_path, verbose, metadata (dict[str, str] without arrays), last_seed (the latest request's).
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Llama:
     ) -> None:
         """Open a model.
 
-        model_path: a file (any shard of a set), or what `pyllamacpp pull` takes: an alias, hf:owner/repo[:glob], pypi:...
+        model_path: a file (any shard of a set), an alias, hf:owner/repo[:glob] or pypi:package==version.
         n_ctx: tokens; None or 0: as trained, or what fits in the available memory.
         n_batch: prompt tokens evaluated at a time; it never changes results, Ctrl-C is answered in between.
         seed: default of every request; None or -1: a random one each time (see last_seed).
@@ -75,7 +75,9 @@ class Llama:
         Errors: ParameterError, ModelNotFoundError, ModelFileError and its kinds, MemoryLimitError.
         """
         compat.check_inert("Llama", llama_cpp, compat.CONSTRUCTOR)
-        load = LoadParams(n_ctx=n_ctx, n_threads=n_threads, n_batch=n_batch, pre=pre, chat_template=chat_template)
+        load = LoadParams(
+            n_ctx=n_ctx, n_threads=n_threads, n_batch=n_batch, pre=pre, chat_template=chat_template
+        )
         if n_threads_batch not in (None, n_threads):
             raise ParameterError(
                 f"n_threads_batch={n_threads_batch} differs from n_threads={n_threads}: not supported yet",
@@ -113,11 +115,12 @@ class Llama:
     def _load_line(self, seconds: float) -> str:
         name = Path(self.model_path).name
         if self._vocab_only:
-            return f"pyllamacpp: {name}: vocabulary of {self._tokenizer.n_vocab} tokens, loaded in {seconds:.2f} s"
-        model, context = self._model, self._context
+            return f"pyllamacpp: {name}: a vocabulary of {self._tokenizer.n_vocab} tokens, {seconds:.2f} s"
+        model = self._model
         return (
-            f"pyllamacpp: {name}: {model.arch}, {model.weight_bytes / 2**20:.0f} MiB of weights, context {context.n_ctx}"
-            f" (trained {model.n_ctx_train}), {model.n_threads} threads, {model.isa}, loaded in {seconds:.2f} s"
+            f"pyllamacpp: {name}: {model.arch}, {model.weight_bytes >> 20} MiB of weights, "
+            f"context {self._context.n_ctx} of {model.n_ctx_train}, {model.n_threads} threads, {model.isa}, "
+            f"{seconds:.2f} s"
         )
 
     @classmethod
@@ -132,7 +135,7 @@ class Llama:
     ) -> Self:
         """Open a file of a Hugging Face repository, fetched into the cache where it is not there yet.
 
-        filename: exact, or a glob that matches one model; all its shards come along. **kwargs: as for `Llama`.
+        filename: exact, or a glob that matches one model; its shards come along. **kwargs: as for `Llama`.
         Errors: as for `Llama`; ModelNotFoundError where nothing or more than one model matches.
         """
         from .hub import from_repo
@@ -161,7 +164,9 @@ class Llama:
     def _model(self) -> _core.Model:
         if self._model_or_none is None:
             _ = self._tokenizer  # closed: the other error
-            raise ParameterError("only the vocabulary was opened (vocab_only=True)", "Open the model without vocab_only.")
+            raise ParameterError(
+                "only the vocabulary was opened (vocab_only=True)", "Open the model without vocab_only."
+            )
         return self._model_or_none
 
     @property
@@ -211,13 +216,19 @@ class Llama:
         add_bos: begin with BOS if the model expects it. special: control tokens are recognized.
         """
         if not isinstance(text, bytes):
-            raise ParameterError(f"tokenize takes bytes, not {type(text).__name__}", 'Write text.encode("utf-8").')
+            raise ParameterError(
+                f"tokenize takes bytes, not {type(text).__name__}", 'Write text.encode("utf-8").'
+            )
         ids = self._tokenizer.encode_bytes(text, special=special)
         return self._tokenizer.with_bos(ids) if add_bos else ids
 
-    def detokenize(self, tokens: Iterable[int], prev_tokens: Sequence[int] | None = None, special: bool = False) -> bytes:
+    def detokenize(
+        self, tokens: Iterable[int], prev_tokens: Sequence[int] | None = None, special: bool = False
+    ) -> bytes:
         """Bytes of the tokens, as they follow prev_tokens. special: control tokens are spelled out."""
-        return self._tokenizer.decode_bytes(self._ids(tokens).tolist(), special=special, first=not prev_tokens)
+        return self._tokenizer.decode_bytes(
+            self._ids(tokens).tolist(), special=special, first=not prev_tokens
+        )
 
     def _ids(self, tokens: Iterable[int]) -> Tokens:
         """(n) int32, every id inside the vocabulary."""
@@ -255,7 +266,7 @@ class Llama:
 
     @property
     def scores(self) -> Logits:
-        """Logits, float32, read-only: (n_tokens, n_vocab) with logits_all=True, otherwise (1, n_vocab) of the last token."""
+        """Logits, float32, read-only: (n_tokens, n_vocab) with logits_all=True, else (1, n_vocab) of the last."""
         with self._own_turn():
             return self._context.all_rows()
 
@@ -300,7 +311,7 @@ class Llama:
         logits_processor: Processors = None,
         **llama_cpp: Any,
     ) -> int:
-        """A token to follow those held; it is not evaluated. The draw depends on the seed and the position alone."""
+        """A token to follow those held; it is not evaluated. The same seed draws the same token again."""
         compat.check_inert("Llama.sample", llama_cpp, compat.SAMPLE)
         params = self._sampling(
             top_k=top_k, top_p=top_p, min_p=min_p, temperature=temp, repeat_penalty=repeat_penalty,
@@ -327,9 +338,9 @@ class Llama:
         stopping_criteria: Criteria = None,
         **llama_cpp: Any,
     ) -> Generator[int, Sequence[int] | None, None]:
-        """Tokens that follow the given ones, without end until the context is full: stop at token_eos() yourself.
+        """Tokens that follow the given ones until the context is full: stop at token_eos() yourself.
 
-        reset: start from the given tokens alone (what is held and begins alike is reused); False: after those held.
+        reset: start from the given tokens alone (what is held and begins alike is reused); else continue.
         Tokens passed to the generator's send() are evaluated after the one it handed out.
         """
         compat.check_inert("Llama.generate", llama_cpp, compat.SAMPLING)
@@ -391,8 +402,9 @@ class Llama:
         """
         compat.check_inert("Llama.create_completion", {**llama_cpp, "suffix": suffix}, compat.COMPLETION)
         params = self._sampling(
-            max_tokens=max_tokens, temperature=temperature, top_p=top_p, min_p=min_p, top_k=top_k, seed=seed,
-            frequency_penalty=frequency_penalty, presence_penalty=presence_penalty, repeat_penalty=repeat_penalty,
+            max_tokens=max_tokens, temperature=temperature, top_p=top_p, min_p=min_p, top_k=top_k,
+            frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
+            repeat_penalty=repeat_penalty, seed=seed,
             stop=stop, logprobs=logprobs, logit_bias=logit_bias,
         )  # fmt: skip
         ids = self._prompt(prompt)
@@ -429,21 +441,24 @@ class Llama:
         top_logprobs: int | None = None,
         **llama_cpp: Any,
     ) -> Any:
-        """Answer a conversation, written with the model's chat template; its text is never read as control tokens.
+        """Answer a conversation, written with the chat template; its text is never read as control tokens.
 
         Returns: the `chat.completion` dictionary; with stream=True an iterator of `chat.completion.chunk`s.
-        Errors: ChatTemplateError where there is no template or it refuses the messages; as for create_completion.
+        Errors: ChatTemplateError where no template is there or it refuses; those of create_completion.
         """
         compat.check_inert("Llama.create_chat_completion", llama_cpp, compat.CHAT)
         if top_logprobs is not None and not logprobs:
             raise ParameterError("top_logprobs needs logprobs=True")
         params = self._sampling(
-            max_tokens=max_tokens, temperature=temperature, top_p=top_p, min_p=min_p, top_k=top_k, seed=seed,
-            frequency_penalty=frequency_penalty, presence_penalty=presence_penalty, repeat_penalty=repeat_penalty,
+            max_tokens=max_tokens, temperature=temperature, top_p=top_p, min_p=min_p, top_k=top_k,
+            frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
+            repeat_penalty=repeat_penalty, seed=seed,
             stop=stop, logprobs=(top_logprobs or 0) if logprobs else None, logit_bias=logit_bias,
         )  # fmt: skip
         if self._template is None:
-            raise ChatTemplateError("this model has no chat template", "Give one: Llama(..., chat_template=...).")
+            raise ChatTemplateError(
+                "this model has no chat template", "Give one: Llama(..., chat_template=...)."
+            )
         ids = self._ids(self._template.encode(self._tokenizer, messages))
         processors = callables("logits_processor", logits_processor)
         request = Request(ids, params, self._seed(params), processors=processors)
@@ -460,7 +475,9 @@ class Llama:
         tokens = tokenizer.with_bos(tokenizer.encode(prompt, special=True))
         if not tokens:
             if tokenizer.bos_id is None:
-                raise ParameterError("the prompt is empty and the model has no token to begin a text", "Give some text.")
+                raise ParameterError(
+                    "the prompt is empty and the model has no token to begin a text", "Give some text."
+                )
             tokens = [tokenizer.bos_id]
         return self._ids(tokens)
 
@@ -468,7 +485,7 @@ class Llama:
         context, n = self._context, len(request.prompt)
         if n >= context.n_ctx:
             raise ContextOverflowError(
-                f"the prompt has {n} tokens, the context holds {context.n_ctx} and an answer needs one at least",
+                f"the prompt has {n} tokens: no room for an answer in the context of {context.n_ctx}",
                 "Shorten the prompt, or open the model with a larger n_ctx (-c).",
             )
         run = Run(request, context, self._tokenizer)
@@ -477,7 +494,7 @@ class Llama:
     # Lifetime
 
     def close(self) -> None:
-        """Give the memory back; whatever is called afterwards is an error. A request of another thread ends first."""
+        """Give the memory back; later calls are errors. A request of another thread is waited for."""
         with self._own_turn():
             if self._context_or_none is not None:
                 self._context_or_none.close()
@@ -486,7 +503,9 @@ class Llama:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
         self.close()
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:

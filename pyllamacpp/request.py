@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,7 @@ class Run:
     def usage(self) -> dict[str, Any]:
         return usage(len(self._request.prompt), self._n_cached, self._answer.n_tokens)
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Generator[Piece, None, None]:
         """The echo where asked for, then the answer. The caller has the turn."""
         request, context = self._request, self._context
         params = request.params
@@ -75,7 +75,7 @@ class Run:
             yield from self._answer.pieces(loop)
 
     def _prefill(self) -> list[Any]:
-        """Evaluate what the prompt does not share with the tokens held; all of it where its tokens are to be scored."""
+        """Evaluate what the prompt does not share with the tokens held; all of it if they are scored."""
         request, context = self._request, self._context
         n_top = request.params.logprobs
         if request.echo is None or n_top is None:
@@ -116,8 +116,10 @@ def callables(name: str, given: Any) -> tuple[Any, ...]:
     return tuple(several)
 
 
-def any_of(criteria: Sequence[StoppingCriterion], note: Callable[[], None] | None = None) -> StoppingCriterion | None:
-    """Whether one of the criteria holds; note is called then. None where there are none: the loop need not ask."""
+def any_of(
+    criteria: Sequence[StoppingCriterion], note: Callable[[], None] | None = None
+) -> StoppingCriterion | None:
+    """Whether one of the criteria holds; note is called then. None where there are none to ask."""
     if not criteria:
         return None
 
