@@ -114,7 +114,7 @@ class Context:
     def eval(self, tokens: Tokens, on_rows: Callable[[int, Logits], None] | None = None) -> None:
         """Run tokens (n) at the next positions, n_batch at a time; Ctrl-C is answered between batches.
 
-        on_rows: called with (first position, logits of it and the next ones (k, n_vocab)) until all were seen.
+        on_rows: called with (first position, logits of it and the next ones (k, n_vocab)) to the end.
         Errors: ContextOverflowError and, where all logits are kept, MemoryLimitError, both beforehand.
         """
         start, n = self.n_tokens, len(tokens)

@@ -35,14 +35,14 @@ Criteria = StoppingCriterion | Sequence[StoppingCriterion] | None
 class Llama:
     """A GGUF model, ready to complete text.
 
-    Requests are served one at a time: a second thread waits, also for a stream until it is read to its end or
-    closed. Consecutive requests reuse the KV pages of what they begin with in common, which changes no result.
+    Requests are served one at a time: a second thread waits, also for a stream until it is read to its end
+    or closed. Consecutive requests reuse the KV pages of their common beginning, which changes no result.
 
-    Differences from llama-cpp-python: n_ctx is the trained context (or what fits in memory) unless given, since
-    pages are allocated as tokens arrive; logprobs do not need logits_all; a prompt gets exactly one BOS; user
+    Differences from llama-cpp-python: n_ctx is the trained context (or what fits in memory) unless given, as
+    pages are allocated when tokens arrive; logprobs do not need logits_all; a prompt gets exactly one BOS; user
     text in a chat is never read as control tokens; what is not supported yet is an error, never ignored.
 
-    Attributes: model_path, verbose, metadata (dict[str, str] without arrays), last_seed (the latest request's).
+    Attributes: model_path, verbose, metadata (dict[str, str], no arrays), last_seed (the latest request's).
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class Llama:
 
     @property
     def scores(self) -> Logits:
-        """Logits, float32, read-only: (n_tokens, n_vocab) with logits_all=True, else (1, n_vocab) of the last."""
+        """Logits, read-only float32: (n_tokens, n_vocab) with logits_all=True, else the last row alone."""
         with self._own_turn():
             return self._context.all_rows()
 
