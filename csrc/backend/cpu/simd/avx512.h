@@ -4,9 +4,6 @@
 
 #include <cstdint>
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12's own _mm512_undefined (its bug 105593)
-#endif
 #define SIMD_INLINE static inline __attribute__((always_inline))
 
 namespace pllm::cpu {
