@@ -352,7 +352,7 @@ def main() -> None:
         )
         size = (TESTS / "fixtures" / f"{case.name}.gguf").stat().st_size
         print(
-            f"{case.name}: {size / 1000:.0f} kB, logits std {logits.std():.2f}, max {np.abs(logits).max():.1f}"
+            f"{case.name}: {size // 1000} kB, logits std {logits.std():.2f}, max {np.abs(logits).max():.1f}"
         )
 
 
