@@ -7,17 +7,20 @@ pipeline serves text with and without special tokens.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 
 from ..errors import ModelFileError, UnsupportedModelError
 from .pretokenizers import PreTokenizer
-from .vocabulary import CONTROL, UNKNOWN, USER_DEFINED, Vocabulary, is_utf8
+from .vocabulary import CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, Vocabulary, is_utf8
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 SPACE = "\u2581"  # how SentencePiece spells a space
-_NEVER = -1e6  # a score that keeps Viterbi from choosing a piece
 
 
 def build(vocabulary: Vocabulary, pre: PreTokenizer | None) -> tokenizers.Tokenizer:
@@ -106,13 +109,7 @@ def _sentencepiece_bpe(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
 
     from .. import _core
 
-    scores = vocabulary.array("scores")
-    if scores is None or len(scores) != vocabulary.n:
-        found = "no" if scores is None else len(scores)
-        raise ModelFileError(f"tokenizer.ggml.scores has {found} entries for {vocabulary.n} tokens")
-    scores = np.asarray(scores, dtype=np.float32)
-    if np.isnan(scores).any():
-        raise ModelFileError("tokenizer.ggml.scores holds NaN")
+    scores = _scores(vocabulary)
     merges = _core.spm_merges(vocabulary.pieces, scores, np.asarray(vocabulary.types, dtype=np.int32))
     model = models.BPE(
         vocab=_ids(vocabulary),
@@ -126,19 +123,31 @@ def _sentencepiece_bpe(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     return pipeline
 
 
-def _unigram(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
-    """SentencePiece unigram (T5): the likeliest segmentation by piece scores."""
+def _scores(vocabulary: Vocabulary) -> NDArray[np.float32]:
+    """`tokenizer.ggml.scores`, shape (n,), free of NaN."""
+    import numpy as np
+
     scores = vocabulary.array("scores")
     if scores is None or len(scores) != vocabulary.n:
         found = "no" if scores is None else len(scores)
         raise ModelFileError(f"tokenizer.ggml.scores has {found} entries for {vocabulary.n} tokens")
-    weighted = [
-        (
-            piece if is_utf8(piece) else f"{piece!a}",
-            0.0 if t == USER_DEFINED else _NEVER if t == CONTROL else float(s),
-        )
-        for piece, s, t in zip(vocabulary.pieces, scores, vocabulary.types, strict=True)
-    ]
+    result = np.asarray(scores, dtype=np.float32)
+    if np.isnan(result).any():
+        raise ModelFileError("tokenizer.ggml.scores holds NaN")
+    return result
+
+
+def _unigram(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
+    """SentencePiece unigram (T5): the likeliest segmentation by piece scores."""
+    scores = _scores(vocabulary).tolist()
+    text_types = (NORMAL, USER_DEFINED, UNUSED)
+    lowest = min((s for s, t in zip(scores, vocabulary.types, strict=True) if t == NORMAL), default=0.0)
+    weighted: list[tuple[str, float]] = []
+    for i, (piece, score, kind) in enumerate(zip(vocabulary.pieces, scores, vocabulary.types, strict=True)):
+        if kind in text_types and is_utf8(piece):
+            weighted.append((piece, 0.0 if kind == USER_DEFINED else score))
+        else:  # not for text to become: a name with a space, which no word of the text has
+            weighted.append((f" {i}", lowest))
     pipeline = tokenizers.Tokenizer(models.Unigram(weighted, unk_id=vocabulary.unk_id, byte_fallback=False))
     steps: list[Any] = []
     charsmap = vocabulary.array("precompiled_charsmap")

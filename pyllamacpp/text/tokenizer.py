@@ -146,9 +146,9 @@ class Tokenizer:
 
         Errors: ParameterError if there is no such token.
         """
-        known = self._table[token_id] if 0 <= token_id < self.n_vocab else None
+        known = self._table[self._checked(token_id)]
         if known is None:
-            known = self._table[self._checked(token_id)] = self._spell(token_id)
+            known = self._table[token_id] = self._spell(token_id)
         if not special and self._vocabulary.types[token_id] in (CONTROL, UNKNOWN):
             return b""
         return known
