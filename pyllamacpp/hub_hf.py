@@ -226,7 +226,7 @@ def _readable_errors(repo: Repository, file: str | None) -> Iterator[None]:
             raise ModelNotFoundError(
                 f"{where}: {file} has not been fetched yet and HF_HUB_OFFLINE forbids to"
             ) from error
-        # The HTTP client (requests, httpx or httpx2, as the version goes) lets some of its own errors through.
+        # The HTTP client (which one depends on the version) lets some of its own errors through.
         client = type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "requests")
         if client or isinstance(error, (OSError, errors.HfHubHTTPError)):
             raise DownloadError(

@@ -1,8 +1,8 @@
 """The command line: `pyllamacpp run`, `pull`, `info`, `tokenize`, `doctor`.
 
-Answers go to standard output, everything else to standard error. Exit codes are those of `pyllamacpp.errors`; 2 for
-wrong usage, 130 after Ctrl-C, 141 when the reader of the output has gone. Only what a command needs is imported, and
-only when it runs: the time to the first token counts from here.
+Answers go to standard output, everything else to standard error. Exit codes are those of `pyllamacpp.errors`;
+2 for wrong usage, 130 after Ctrl-C, 141 when the reader of the output has gone. Only what a command needs is
+imported, and only when it runs: the time to the first token counts from here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ app = typer.Typer(
     name="pyllamacpp",
     help="Run GGUF language models on your own machine.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -16,7 +16,7 @@ from ..params import SamplingParams
 if TYPE_CHECKING:
     from .. import Llama
 
-# A model must not drive the terminal: ESC and the other control characters but newline and tab are shown as pictures.
+# A model must not drive the terminal: control characters but newline and tab are shown as pictures.
 _PICTURES = {
     **{c: 0x2400 + c for c in range(0x20) if chr(c) not in "\n\t"},
     0x7F: 0x2421,
@@ -81,7 +81,7 @@ def print_answer(llm: Llama, chunks: Iterator[dict[str, Any]], *, verbose: bool)
 
 
 class _Interrupts:
-    """`gentle`: Ctrl-C sets `wanted`, and only a second one raises KeyboardInterrupt; else the first raises."""
+    """`gentle`: Ctrl-C sets `wanted` and only a second one raises KeyboardInterrupt; else the first does."""
 
     gentle = False
     wanted = False

@@ -99,7 +99,7 @@ def length_note(params: SamplingParams) -> str:
 
 
 def _prompt_session() -> PromptSession[str]:
-    """Line editing with a history of this session; on standard error, so that standard output is answers only."""
+    """Line editing with a history of this session; on standard error: standard output is answers only."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.output import create_output
 

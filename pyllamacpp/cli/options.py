@@ -11,13 +11,14 @@ from ..params import spec
 
 
 def option(params: type, name: str, panel: str, show_default: bool | str = True) -> Any:
-    """The option of a parameter: its flags, help and range are those of its `ParamSpec`."""
+    """The option of a parameter, with the flags and help of its `ParamSpec`; the class checks the value."""
     rule = spec(params, name)
     if show_default is True:
         show_default = "chosen" if rule.default is None else str(rule.default)
     flags = rule.flags or ("--" + name.replace("_", "-"),)
+    metavar = {int: "N", float: "X"}.get(rule.kind, "NAME")
     return typer.Option(
-        *flags, help=rule.help, min=rule.low, max=rule.high, show_default=show_default, rich_help_panel=panel
+        *flags, metavar=metavar, help=rule.help, show_default=show_default, rich_help_panel=panel
     )
 
 
@@ -31,7 +32,7 @@ ModelArgument = Annotated[
 OptionalModelArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="[MODEL]",
+        metavar="MODEL",
         help="A .gguf file, hf:owner/repo[:file], pypi:package==version, or an alias.",
         show_default=DEFAULT_MODEL,
     ),

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from .. import Llama
 
 _SAMPLING, _LOADING = "Sampling", "Loading"
-_TEMPERATURE = f"{CHAT_DEFAULTS['temperature']}, with --raw {SamplingParams().temperature}"
+_WARMTH = f"{CHAT_DEFAULTS['temperature']}, with --raw {SamplingParams().temperature}"
 
 
 @guarded
 def run(
     model: OptionalModelArgument = None,
-    model_option: Annotated[str | None, typer.Option("--model", "-m", help="The same as MODEL.")] = None,
+    model_m: Annotated[str | None, typer.Option("--model", "-m", help="As MODEL.")] = None,
     prompt: Annotated[str | None, typer.Option("--prompt", "-p", help="Answer this and exit.")] = None,
-    system: Annotated[str | None, typer.Option("--system", help="Instructions before the conversation.")] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Complete the text; no chat template.")] = False,
+    system: Annotated[str | None, typer.Option("--system", help="Instructions for the chat.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Complete text; no chat.")] = False,
     max_tokens: Annotated[int | None, option(SamplingParams, "max_tokens", _SAMPLING, "no limit")] = None,
-    temperature: Annotated[float | None, option(SamplingParams, "temperature", _SAMPLING, _TEMPERATURE)] = None,
+    temperature: Annotated[float | None, option(SamplingParams, "temperature", _SAMPLING, _WARMTH)] = None,
     top_k: Annotated[int | None, option(SamplingParams, "top_k", _SAMPLING)] = None,
     top_p: Annotated[float | None, option(SamplingParams, "top_p", _SAMPLING)] = None,
     min_p: Annotated[float | None, option(SamplingParams, "min_p", _SAMPLING)] = None,
@@ -48,8 +48,8 @@ def run(
 ) -> None:  # fmt: skip
     """Answer a prompt, or chat.
 
-    The prompt is -p, or standard input if that is not a terminal, or both (-p first). Without either it is a chat
-    that keeps the conversation. A model's chat template is applied unless --raw.
+    The prompt is -p, or standard input if that is not a terminal, or both (-p first). Without either it is a
+    chat that keeps the conversation. The model's chat template is applied unless --raw.
     """
     given = {
         "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
@@ -62,7 +62,7 @@ def run(
     if raw and system is not None:
         raise ParameterError("--system needs a chat: it has no place in --raw")
     text = _prompt_text(prompt)
-    with _open(_one_model(model, model_option), load, verbose) as llm:
+    with _open(_one_model(model, model_m), load, verbose) as llm:
         if not raw and llm.chat_template is None:
             raise ChatTemplateError(
                 "this model has no chat template",
