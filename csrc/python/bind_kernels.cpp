@@ -74,7 +74,8 @@ struct Panels {
     data = aligned(size_t(count()) * stride);
     for (int64_t p = 0; p < count(); p++) {
       const int n = int(std::min<int64_t>(cpu::kPanelRows, rows - p * cpu::kPanelRows));
-      kernels.repack(raw.data() + p * cpu::kPanelRows * raw.shape(1), size_t(raw.shape(1)), n, cols, data.get() + size_t(p) * stride);
+      kernels.repack(raw.data() + p * cpu::kPanelRows * raw.shape(1), size_t(raw.shape(1)), n, cols,
+                     data.get() + size_t(p) * stride);
     }
   }
   int64_t count() const { return (rows + cpu::kPanelRows - 1) / cpu::kPanelRows; }
@@ -123,7 +124,8 @@ Bytes repack_roundtrip(const std::string& level, const std::string& format, cons
 
 void bind_kernels(py::module_& m) {
   m.def("formats", &formats, "(name, GGUF type id, weights in a block, bytes of a block) of every tensor format.");
-  m.def("decode", &decode_raw, py::arg("format"), py::arg("raw"), "Blocks as in the file (uint8) -> float32 weights, 1-D.");
+  m.def("decode", &decode_raw, py::arg("format"), py::arg("raw"),
+        "Blocks as in the file (uint8) -> float32 weights, 1-D.");
   m.def("levels", &cpu::supported_levels, "Instruction-set levels this machine supports, slowest first.");
   m.def("matmul", &matmul, py::arg("level"), py::arg("format"), py::arg("raw"), py::arg("x"),
         "raw (rows, row bytes) times x (n, cols) -> (n, rows), by the kernels of a level.");

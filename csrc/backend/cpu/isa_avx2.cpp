@@ -4,5 +4,5 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kAvx2Table = make_table("avx2");
+extern constexpr KernelTable kAvx2Table = make_table("avx2", kAvx2Elementwise, kAvx2Attention);
 }

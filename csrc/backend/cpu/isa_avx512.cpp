@@ -4,5 +4,5 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kAvx512Table = make_table("avx512");
+extern constexpr KernelTable kAvx512Table = make_table("avx512", kAvx512Elementwise, kAvx512Attention);
 }

@@ -4,5 +4,5 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kAvx512VnniTable = make_table("avx512vnni");
+extern constexpr KernelTable kAvx512VnniTable = make_table("avx512vnni", kAvx512Elementwise, kAvx512Attention);
 }

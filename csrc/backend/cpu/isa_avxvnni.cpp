@@ -4,5 +4,5 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kAvxVnniTable = make_table("avxvnni");
+extern constexpr KernelTable kAvxVnniTable = make_table("avxvnni", kAvx2Elementwise, kAvx2Attention);
 }

@@ -4,5 +4,5 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kBaselineTable = make_table("baseline");
+extern constexpr KernelTable kBaselineTable = make_table("baseline", kBaselineElementwise, kBaselineAttention);
 }
