@@ -52,7 +52,7 @@ py::array_t<float> eval(Session& session, const Tokens& tokens, const std::strin
 
 py::dict plan_context(const GgufFile& gguf, std::optional<int> n_ctx, bool weights_loaded) {
   const auto backend = make_backend({1, {}});
-  const MemoryPlan plan = plan_memory(*gguf.file, *backend, memory_info("/").available, weights_loaded, n_ctx);
+  const MemoryPlan plan = plan_memory(*gguf.file, *backend, available_memory(), weights_loaded, n_ctx);
   py::dict d;
   d["available"] = plan.available;
   d["weight_bytes"] = plan.weight_bytes;

@@ -177,7 +177,7 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level) {
-  if (n_threads == 0) n_threads = recommended_threads("/", cpu_affinity()).count;
+  if (n_threads == 0) n_threads = usable_threads();
   return std::make_unique<CpuBackend>(n_threads, kernels(level));
 }
 

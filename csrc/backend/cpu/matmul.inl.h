@@ -49,7 +49,7 @@ template <Format f, int T>
 void tile_32(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy) {
   using W = Weights<f>;
   static constexpr PanelLayout L = panel_layout(f);
-  constexpr int kAtOnce = T <= 4 ? kHalves : 1;  // few tokens: one pass over the panel; many: sums in registers
+  constexpr int kAtOnce = T * kHalves <= 8 ? kHalves : 1;  // few tokens: one pass over the panel; many: sums in registers
   for (int h0 = 0; h0 < kHalves; h0 += kAtOnce) {
     const uint8_t *head = nullptr, *p = panel;
     const Act32* x = reinterpret_cast<const Act32*>(act);
@@ -150,7 +150,7 @@ void tile_256(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, 
 template <Format f, int T>
 void tile_float(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy) {
   using W = Weights<f>;
-  constexpr int kAtOnce = T <= 2 ? kHalves : 1;
+  constexpr int kAtOnce = T * kHalves <= 4 ? kHalves : 1;
   for (int h0 = 0; h0 < kHalves; h0 += kAtOnce) {
     const uint8_t* p = panel + h0 * W::stride / kHalves;
     const float* x = reinterpret_cast<const float*>(act);

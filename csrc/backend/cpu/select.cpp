@@ -75,10 +75,11 @@ Level best_level() {
 }
 
 const KernelTable& kernels(std::string_view level) {
-  const std::string name = level.empty() ? best_level().name : std::string(level);
-  const KernelTable* table = find(name);
-  if (!table) refuse(name, "");
+  const KernelTable* table = find(level);
+  if (!table) refuse(level, "");
   return *table;
 }
+
+const KernelTable& default_kernels() { return kernels(best_level().name); }
 
 }  // namespace pllm::cpu
