@@ -433,6 +433,18 @@ def test_ids_outside_the_vocabulary() -> None:
     assert Tokenizer.from_metadata(byte_pair(padding_token_id=0xFFFFFFFF)).pad_id is None
 
 
+def test_unknown_characters_without_an_unknown_token() -> None:
+    data = metadata("t5", [("a", NORMAL), (SPACE, NORMAL)], scores=np.zeros(2, np.float32))
+    with pytest.raises(ModelFileError, match="cannot spell"):
+        Tokenizer.from_metadata(data).encode("z", special=False)
+
+
+def test_unknown_token_typed_control() -> None:
+    tokens = [("<unk>", CONTROL), ("a", NORMAL), (SPACE, NORMAL)]
+    tokenizer = Tokenizer.from_metadata(metadata("llama", tokens, scores=np.zeros(3, np.float32)))
+    assert tokenizer.encode("az", special=False) == [2, 1, 0]
+
+
 def test_odd_vocabularies_work() -> None:
     duplicate = Tokenizer.from_metadata(byte_pair([("ab", NORMAL)], merges=["a b"]))
     assert duplicate.encode("ab", special=False) == [256]

@@ -279,7 +279,15 @@ def _environment(clock: Callable[[], datetime]) -> jinja2.Environment:
     from jinja2 import nodes
     from jinja2.ext import Extension
     from jinja2.parser import Parser
-    from jinja2.sandbox import SandboxedEnvironment
+    from jinja2.sandbox import SandboxedEnvironment, SecurityError
+
+    class Sandbox(SandboxedEnvironment):
+        """Jinja2's sandbox, where an unsafe attribute is an error rather than an empty string."""
+
+        def unsafe_undefined(self, obj: Any, attribute: str) -> jinja2.Undefined:
+            raise SecurityError(
+                f"access to attribute {attribute!r} of a {type(obj).__name__} object is unsafe"
+            )
 
     class Generation(Extension):
         """`{% generation %} ... {% endgeneration %}` marks answers for training; here it is its content."""
@@ -293,7 +301,7 @@ def _environment(clock: Callable[[], datetime]) -> jinja2.Environment:
     def raise_exception(message: str) -> None:
         raise ChatTemplateError(str(message))
 
-    environment = SandboxedEnvironment(
+    environment = Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
     )
     for name in ("lipsum", "cycler", "joiner"):

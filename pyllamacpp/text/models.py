@@ -45,6 +45,22 @@ def _ids(vocabulary: Vocabulary) -> dict[str, int]:
     return {piece: i for piece, i in vocabulary.ids.items() if is_utf8(piece)}
 
 
+def _bpe(vocabulary: Vocabulary, merges: list[tuple[str, str]], **options: Any) -> models.BPE:
+    """The model without control pieces, so that no text can become one, by merging or as a whole."""
+    control = vocabulary.of_type(CONTROL)
+    ids = _ids(vocabulary).copy()
+    control.pop(options.get("unk_token") or "", None)
+    for piece in control:
+        del ids[piece]
+    try:
+        return models.BPE(vocab=ids, merges=merges, **options)
+    except Exception:
+        allowed = [(a, b) for a, b in merges if control.keys().isdisjoint((a, b, a + b))]
+        if len(allowed) == len(merges):
+            raise
+        return models.BPE(vocab=ids, merges=allowed, **options)
+
+
 def _unknown_piece(vocabulary: Vocabulary) -> str | None:
     token_id = vocabulary.unk_id
     if token_id is None:
@@ -76,14 +92,9 @@ def _merges(vocabulary: Vocabulary) -> list[tuple[str, str]]:
 
 def _byte_pair(vocabulary: Vocabulary, pre: PreTokenizer) -> tokenizers.Tokenizer:
     """BPE with the file's merges, in the byte alphabet or (gemma4) in raw UTF-8 with byte tokens."""
-    ids = _ids(vocabulary)
-    if pre.ignore_merges:  # there, a piece of text that spells a control token must not become one
-        ids = ids.copy()
-        for piece in vocabulary.of_type(CONTROL):
-            del ids[piece]
-    model = models.BPE(
-        vocab=ids,
-        merges=_merges(vocabulary),
+    model = _bpe(
+        vocabulary,
+        _merges(vocabulary),
         ignore_merges=pre.ignore_merges,
         byte_fallback=not pre.byte_level,
         fuse_unk=not pre.byte_level,
@@ -111,13 +122,7 @@ def _sentencepiece_bpe(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
 
     scores = _scores(vocabulary)
     merges = _core.spm_merges(vocabulary.pieces, scores, np.asarray(vocabulary.types, dtype=np.int32))
-    model = models.BPE(
-        vocab=_ids(vocabulary),
-        merges=merges,
-        byte_fallback=True,
-        fuse_unk=True,
-        unk_token=_unknown_piece(vocabulary),
-    )
+    model = _bpe(vocabulary, merges, byte_fallback=True, fuse_unk=True, unk_token=_unknown_piece(vocabulary))
     pipeline = tokenizers.Tokenizer(model)
     pipeline.normalizer = normalizers.Replace(" ", SPACE)
     return pipeline
