@@ -325,6 +325,15 @@ def test_gemma4() -> None:
     assert tokenizer.eog_ids == {2} and 2 not in tokenizer.encode("<|tool_response>", special=False)
 
 
+def test_whitespace_kind() -> None:
+    """Words apart at white space, which is dropped, in lower case unless the file says otherwise."""
+    tokens = [(c, NORMAL) for c in "abAB"] + [("ab", NORMAL)]
+    data = metadata("whitespace", tokens, merges=["a b"], pre="whitespace")
+    assert pieces_of(Tokenizer.from_metadata(data), "ab  a\nB") == ["ab", "a", "B"]
+    lower = Tokenizer.from_metadata({**data, "tokenizer.ggml.normalizer.lowercase": True})
+    assert pieces_of(lower, "AB a") == ["ab", "a"]
+
+
 # --- bytes -----------------------------------------------------------------------------------------------------------
 
 
@@ -408,6 +417,7 @@ def without(data: dict[str, Any], key: str) -> dict[str, Any]:
     (without(byte_pair(), "tokens"), ModelFileError, "tokens"),
     (without(byte_pair(), "merges"), ModelFileError, "merges"),
     (byte_pair() | {"tokenizer.ggml.merges": ["ab"]}, ModelFileError, "two pieces"),
+    (byte_pair() | {"tokenizer.ggml.merges": [" ab"]}, ModelFileError, "two pieces"),
     (byte_pair() | {"tokenizer.ggml.merges": ["no such"]}, ModelFileError, "no tokenizer can be built"),
     (byte_pair() | {"tokenizer.ggml.tokens": []}, ModelFileError, "empty"),
     (byte_pair() | {"tokenizer.ggml.tokens": [1, 2]}, ModelFileError, "strings"),
@@ -439,6 +449,14 @@ def test_unknown_characters_without_an_unknown_token() -> None:
         Tokenizer.from_metadata(data).encode("z", special=False)
 
 
+def test_corrupt_charsmap() -> None:
+    charsmap = np.frombuffer((8).to_bytes(4, "little") + bytes(range(200, 208)) + b"a", np.uint8)
+    tokens = [("a", NORMAL), ("<unk>", UNKNOWN), (SPACE, NORMAL)]
+    data = metadata("t5", tokens, scores=np.zeros(3), unknown_token_id=1, precompiled_charsmap=charsmap)
+    with pytest.raises(ModelFileError, match="cannot spell"):
+        Tokenizer.from_metadata(data).encode("h\u00e9", special=False)
+
+
 def test_unknown_token_typed_control() -> None:
     tokens = [("<unk>", CONTROL), ("a", NORMAL), (SPACE, NORMAL)]
     tokenizer = Tokenizer.from_metadata(metadata("llama", tokens, scores=np.zeros(3, np.float32)))
@@ -455,3 +473,11 @@ def test_odd_vocabularies_work() -> None:
     tokenizer = Tokenizer.from_metadata(byte_pair(odd) | {"tokenizer.ggml.merges": ["\udcfe y"]})
     assert tokenizer.decode_bytes(tokenizer.encode("xy", special=True)) == b"xy"
     assert tokenizer.token_bytes(258, special=True) == b"x\xff" and tokenizer.token_bytes(256) == b""
+
+
+def test_merges_that_make_control_tokens_are_left_out() -> None:
+    data = byte_pair(merges=["a b", "ab c"], pre="gpt-2")
+    data["tokenizer.ggml.token_type"][257] = CONTROL  # "abc"
+    tokenizer = Tokenizer.from_metadata(data)
+    assert pieces_of(tokenizer, "abc") == ["ab", "c"]
+    assert pieces_of(tokenizer, "abc", special=True) == ["abc"]

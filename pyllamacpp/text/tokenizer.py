@@ -247,7 +247,9 @@ class Tokenizer:
                 f"the text holds a lone surrogate (U+{ord(text[at]):04X}), which is not a character",
                 "Decode bytes with errors='replace', or pass them as bytes.",
             ) from None
-        except Exception as error:  # the library raises bare Exception
+        except BaseException as error:
+            if not models.is_library_error(error):
+                raise
             raise ModelFileError(f"the file's vocabulary cannot spell the text: {error}") from error
         return ids
 
