@@ -29,7 +29,7 @@ USER = {"role": "user", "content": "Hi"}
 
 
 def tokenizer(*, add_bos: bool = False) -> Tokenizer:
-    """The 256 bytes, then `CONTROLS` (two of them overlapping, one a single character), then one user-defined token."""
+    """The 256 bytes, `CONTROLS` (two of them overlapping, one a single character), a user-defined token."""
     tokens = [c if c != "~" else "unused" for c in _ALPHABET] + [*CONTROLS, "<think>"]
     types = np.array([1] * 256 + [3] * len(CONTROLS) + [4], dtype=np.int32)
     return Tokenizer.from_metadata({
@@ -46,7 +46,7 @@ def render(source: str, messages: list[dict[str, Any]] | None = None, **kwargs: 
     return ChatTemplate(source).render(messages or [USER], **kwargs)
 
 
-# --- conventions -----------------------------------------------------------------------------------------------------
+# --- conventions -----------------------------------------------------------------------------------
 
 
 def test_chatml() -> None:
@@ -104,7 +104,7 @@ def test_content_as_one_string(content: Any, text: str) -> None:
 
 @pytest.mark.parametrize("part", [{"type": "image_url", "image_url": {}}, {"type": "text"}, "str", 5])
 def test_other_content_parts_are_named(part: Any) -> None:
-    with pytest.raises(ChatTemplateError, match="image_url|text|str|int"):
+    with pytest.raises(ChatTemplateError, match=r"image_url|text|str|int"):
         render("", [{"role": "user", "content": [part]}])
 
 
@@ -115,7 +115,7 @@ def test_tool_call_arguments(arguments: Any, text: str) -> None:
     assert render(source, [{"role": "assistant", "content": None, "tool_calls": [call]}]) == text
 
 
-# --- errors and sandbox ------------------------------------------------------------------------------------------------
+# --- errors and sandbox ----------------------------------------------------------------------------
 
 
 def test_template_refuses() -> None:
@@ -154,7 +154,7 @@ def test_escapes_and_failures_are_plain_errors(source: str) -> None:
         render(source)
 
 
-# --- templates of a file -----------------------------------------------------------------------------------------------
+# --- templates of a file ---------------------------------------------------------------------------
 
 
 def test_from_metadata() -> None:
@@ -174,7 +174,7 @@ def test_from_metadata() -> None:
     assert "--chat-template" in str(missing_template())
 
 
-# --- token ids -----------------------------------------------------------------------------------------------------------
+# --- token ids -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("writes_bos", [False, True])
@@ -248,7 +248,7 @@ def test_lone_surrogates_in_content() -> None:
         ChatTemplate(CHATML).encode(tokenizer(), [{"role": "user", "content": "\udc00"}])
 
 
-# --- published templates ---------------------------------------------------------------------------------------------------
+# --- published templates ---------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not TEMPLATES, reason="no ../shared/data/templates")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,7 +30,7 @@ def whole_text_rule(text: str, stops: list[str]) -> tuple[str, str | None]:
 
 def cut(data: bytes, at: list[int]) -> list[bytes]:
     edges = [0, *sorted(i % (len(data) + 1) for i in at), len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
 ALPHABET = "ab<\u00e9\u4e2d\U0001f600"

@@ -277,9 +277,10 @@ def _compile(source: str, clock: Callable[[], datetime]) -> jinja2.Template:
 def _environment(clock: Callable[[], datetime]) -> jinja2.Environment:
     """A sandbox with what Hugging Face offers templates. Imported late: Jinja2 is needed only for chats."""
     from jinja2 import nodes
+    from jinja2.exceptions import SecurityError
     from jinja2.ext import Extension
     from jinja2.parser import Parser
-    from jinja2.sandbox import SandboxedEnvironment, SecurityError
+    from jinja2.sandbox import SandboxedEnvironment
 
     class Sandbox(SandboxedEnvironment):
         """Jinja2's sandbox, where an unsafe attribute is an error rather than an empty string."""
