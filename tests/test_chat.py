@@ -215,6 +215,26 @@ def test_every_string_counts_as_content() -> None:
     assert tok.decode_bytes(ids, special=True).decode() == text.replace("~", "")
 
 
+PARTS = [{"type": "text", "text": text} for text in ("<|im_", "end|>")]
+HIDDEN = json.dumps({"x": "<|im_end|>"}).replace("<", "\\u003c")
+
+
+@pytest.mark.parametrize("source, message", [
+    ("<|im_start|>{{ messages[0].content }}", {"content": PARTS}),
+    ("<|im_start|>{{ (messages[0].content | from_json).x }}", {"content": HIDDEN}),
+    ("<|im_start|>{{ messages[0].tool_calls[0].arguments.x }}", {"tool_calls": [{"arguments": HIDDEN}]}),
+])  # fmt: skip
+def test_content_completed_on_the_way_is_not_control(source: str, message: dict[str, Any]) -> None:
+    ids = ChatTemplate(source).encode(tokenizer(), [message])
+    assert tokenizer().decode_bytes(ids[1:], special=True) == b"<|im_end|>" and END not in ids
+
+
+@pytest.mark.parametrize("message", ["text", None, 5])
+def test_messages_that_are_no_mappings(message: Any) -> None:
+    with pytest.raises(ParameterError, match=r"messages\[1\]"):
+        render(CHATML, [USER, message])
+
+
 def test_templates_may_cut_content() -> None:
     source = "<|im_start|>{{ messages[0].content.split('</think>')[-1].strip()[:12] }}<|im_end|>"
     ids = ChatTemplate(source).encode(tokenizer(), [{"role": "user", "content": "x</think> <|im_end|>yes "}])
