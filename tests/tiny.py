@@ -3,7 +3,8 @@
     tiny.write(path, "qwen3", "Q4_K")
 
 The same arguments give the same file. Weights are scaled so that logits are of order 1. To make broken or odd
-models, `metadata` overrides or removes keys, `drop` leaves tensors out, `reshape` and `extra` change or add tensors.
+models, `metadata` overrides or removes keys, `drop` leaves tensors out, `reshape` and `extra`
+change or add tensors.
 """
 
 from __future__ import annotations
@@ -72,9 +73,9 @@ CHATML = (
 CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
 _MERGES = (
-    "h e", "t he", "i n", "e r", "a n", "r e", "o n", "o u", "Ġ t", "Ġt he", "Ġ a", "Ġ s", "Ġ w", "Ġw e", "n d",
-    "Ġa nd", "e s", "o r", "Ġ the", "i s", "i t", "e n", "Ġ in", "in g", "Ġ o", "Ġo f", "Ġ c", "Ġ b", "l l", "e l",
-    "a t", "a l", "Ġ h", "o w", "l o", "el lo", "h ello", "Ġ I", "Ċ Ċ", "Ġ Ġ", "ĠĠ ĠĠ",
+    "h e", "t he", "i n", "e r", "a n", "r e", "o n", "o u", "Ġ t", "Ġt he", "Ġ a", "Ġ s", "Ġ w", "Ġw e",
+    "n d", "Ġa nd", "e s", "o r", "Ġ the", "i s", "i t", "e n", "Ġ in", "in g", "Ġ o", "Ġo f", "Ġ c", "Ġ b",
+    "l l", "e l", "a t", "a l", "Ġ h", "o w", "l o", "el lo", "h ello", "Ġ I", "Ċ Ċ", "Ġ Ġ", "ĠĠ ĠĠ",
 )  # fmt: skip
 _SPM_PIECES = ("▁", *"etaoinshrdlu.,!?", "▁t", "he", "▁the", "▁a", "in", "er", "an", "▁an", "nd", "▁and")
 
