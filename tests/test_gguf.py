@@ -483,6 +483,7 @@ def test_other_file_is_recognized(path: Path, kind: str) -> None:
         ("m.gguf-split-a", "m.gguf-split-*", "m.gguf"),
         ("m.gguf.001", "m.gguf.*", "m.gguf"),
         ("m.gguf.aa", "m.gguf.*", "m.gguf"),
+        ("a.part7.gguf.partaa", "a.part7.gguf.part*", "a.part7.gguf"),
     ],
 )
 def test_pieces_of_a_cut_file_say_how_to_join(tmp_path: Path, name: str, pieces: str, whole: str) -> None:
@@ -491,6 +492,13 @@ def test_pieces_of_a_cut_file_say_how_to_join(tmp_path: Path, name: str, pieces:
         hint = refused(tmp_path / name, piece, "truncated|not a GGUF|remain")
         assert f"cat {pieces} > {whole} " in hint
     assert len(opened(tmp_path / name, data).tensors) == 2  # a whole file may have any name
+
+
+@pytest.mark.parametrize(
+    "name", ["m.gguf", "m.bin", "m.v2", "m.part", "m.aa", "part1of2.gguf", "m.2024", ".001"]
+)
+def test_ordinary_names_are_not_taken_for_pieces(tmp_path: Path, name: str) -> None:
+    assert "join" not in refused(tmp_path / name, b"noise", "not a GGUF")
 
 
 def test_what_cannot_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,8 @@ uint32_t read_version(Cursor& cursor) {
                 "Get a newer file of this model, or convert it again.");
   if (version != 0 && (version & 0xffff) == 0)
     throw Error(ErrorKind::bad_file, "this is a big-endian GGUF file", "Get the little-endian file of this model.");
-  throw Error(ErrorKind::bad_file, "this is GGUF version " + std::to_string(version) + "; versions 2 and 3 are supported",
+  throw Error(ErrorKind::bad_file,
+              "this is GGUF version " + std::to_string(version) + "; versions 2 and 3 are supported",
               "A newer pyllamacpp may read it; if the version looks absurd, the file is damaged: download it again.");
 }
 

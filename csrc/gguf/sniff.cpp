@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <regex>
 #include <string_view>
 
 namespace pllm::gguf {
@@ -58,6 +57,10 @@ std::string lower_start(std::string_view text, size_t n) {
   return start;
 }
 
+bool all(std::string_view text, char first, char last) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [=](char c) { return c >= first && c <= last; });
+}
+
 // A little-endian header length, then the header, a JSON object.
 bool is_safetensors(std::string_view text) {
   uint64_t header = 0;
@@ -93,21 +96,24 @@ Finding identify(std::span<const uint8_t> bytes) {
 }
 
 std::optional<std::string> join_hint(const std::string& path) {
-  // whole, separator, this piece's counter, tail
-  static const std::regex kPieces[] = {
-      std::regex(R"(^(.*?)(\.part)(\d+)(of\d+)$)"),  std::regex(R"(^(.*?)([.-]part-?)(\d+|[a-z]{1,2})()$)"),
-      std::regex(R"(^(.*?)(-split-)([a-z]+)()$)"),   std::regex(R"(^(.*?)(\.)(\d{3})()$)"),
-      std::regex(R"(^(.*\.gguf)(\.)([a-z]{2})()$)"),
-  };
-  const std::string name = path.substr(path.rfind('/') + 1);  // npos + 1 == 0: no directory
-  std::smatch match;
-  if (name.size() > 255) return std::nullopt;  // std::regex recurses over its input
-  for (const std::regex& piece : kPieces) {
-    if (!std::regex_match(name, match, piece)) continue;
-    const std::string whole = match[1];
+  const std::string_view name = std::string_view(path).substr(path.rfind('/') + 1);  // npos + 1 == 0: no directory
+  for (const std::string_view separator : {".part-"sv, "-part-"sv, ".part"sv, "-part"sv, "-split-"sv, "."sv}) {
+    const size_t at = name.rfind(separator);
+    if (at == std::string_view::npos || at == 0) continue;
+    const std::string whole(name.substr(0, at));
+    std::string_view counter = name.substr(at + separator.size()), tail;
+    if (const size_t of = counter.find("of"); of != std::string_view::npos && all(counter.substr(of + 2), '0', '9')) {
+      tail = counter.substr(of);
+      counter = counter.substr(0, of);
+    }
+    const bool digits = all(counter, '0', '9'), letters = counter.size() <= 2 && all(counter, 'a', 'z');
+    const bool bare = separator == ".";  // file extensions are all around: only the customary counters
+    if (bare ? !(digits && counter.size() == 3) && !(letters && counter.size() == 2 && whole.ends_with(".gguf"))
+             : !digits && !letters)
+      continue;
     return "Its name is that of one piece of a file cut for uploading. Get all pieces and join them in order: cat " +
-           whole + match[2].str() + "*" + match[4].str() + " > " + whole + (whole.ends_with(".gguf") ? "" : ".gguf") +
-           " (unpadded numbers beyond 9: name the pieces one by one).";
+           whole + std::string(separator) + "*" + std::string(tail) + " > " + whole +
+           (whole.ends_with(".gguf") ? "" : ".gguf") + " (unpadded numbers beyond 9: name the pieces one by one).";
   }
   return std::nullopt;
 }
