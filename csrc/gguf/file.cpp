@@ -7,9 +7,7 @@
 namespace pllm::gguf {
 namespace {
 
-std::string quoted(const std::string& path) {
-  return "'" + path + "'";
-}
+std::string quoted(const std::string& path) { return "'" + path + "'"; }
 
 // Runs `body`; an Error that leaves it gets the file's name in front, and the way to join the pieces if it is one.
 template <class Body>
@@ -105,8 +103,8 @@ const Tensor* File::tensor(std::string_view name) const {
   return it == index_.end() ? nullptr : &tensors_[it->second];
 }
 
-void File::release(const Tensor& tensor) const {
-  shards_[size_t(tensor.shard)].map.release(tensor.data, tensor.n_bytes);
+void File::release(const Tensor& tensor, const uint8_t* data, size_t n_bytes) const {
+  shards_[size_t(tensor.shard)].map.release(data, n_bytes);
 }
 
 }  // namespace pllm::gguf

@@ -114,9 +114,7 @@ void read_tensor_infos(Cursor& cursor, uint64_t count, uint64_t alignment, Heade
   }
 }
 
-std::string quoted(const Tensor& tensor) {
-  return "tensor '" + std::string(tensor.name.substr(0, 200)) + "'";
-}
+std::string quoted(const Tensor& tensor) { return "tensor '" + std::string(tensor.name.substr(0, 200)) + "'"; }
 
 // Sets the data pointers; `data_start` may lie past the end of a file without tensors.
 void place_tensors(std::span<const uint8_t> bytes, CheckedSize data_start, const std::vector<Extent>& extents,

@@ -33,11 +33,13 @@ class Loader {
                   "The file is corrupt or made by a broken converter.");
     }
     if (!t->format) {
-      throw Error(ErrorKind::unsupported_model, "tensor " + name + " has a format this engine cannot compute with",
-                  "Take the same model in another quantization, such as Q4_K_M or Q8_0.");
+      throw Error(
+          ErrorKind::unsupported_model,
+          "tensor " + name + " has format " + std::string(t->type_name) + ", which this engine cannot compute with",
+          "Take the same model in another quantization, such as Q4_K_M or Q8_0.");
     }
     const TensorView view{t->name, *t->format, rows, cols, t->data};
-    return backend_.upload(view, use, [&](const uint8_t* data, size_t bytes) { file_.release(data, bytes); });
+    return backend_.upload(view, use, [&](const uint8_t* data, size_t bytes) { file_.release(*t, data, bytes); });
   }
 
   WeightPtr vector(const std::string& name, int64_t n, bool needed) {

@@ -18,10 +18,10 @@ namespace {
 
 using Tokens = py::array_t<int32_t, py::array::c_style>;
 
-std::shared_ptr<Model> load_model(const GgufFile& file, int n_threads, const std::string& isa) {
+std::shared_ptr<Model> load_model(const GgufFile& gguf, int n_threads, const std::string& isa) {
   if (n_threads < 0) throw Error(ErrorKind::bad_value, "n_threads must not be negative");
   py::gil_scoped_release unlocked;
-  return std::make_shared<Model>(file.file, make_backend({n_threads, isa}));
+  return std::make_shared<Model>(gguf.file, make_backend({n_threads, isa}));
 }
 
 Session::Logits which_logits(const std::string& name) {
@@ -50,9 +50,9 @@ py::array_t<float> eval(Session& session, const Tokens& tokens, const std::strin
   return out;
 }
 
-py::dict plan_context(const GgufFile& file, std::optional<int> n_ctx, bool weights_loaded) {
+py::dict plan_context(const GgufFile& gguf, std::optional<int> n_ctx, bool weights_loaded) {
   const auto backend = make_backend({1, {}});
-  const MemoryPlan plan = plan_memory(*file.file, *backend, available_memory(), weights_loaded, n_ctx);
+  const MemoryPlan plan = plan_memory(*gguf.file, *backend, available_memory(), weights_loaded, n_ctx);
   py::dict d;
   d["available"] = plan.available;
   d["weight_bytes"] = plan.weight_bytes;

@@ -40,6 +40,7 @@ PYBIND11_MODULE(_core, m) {
   py::register_exception_translator(&translate);
   bind_gguf(m);
   bind_kernels(m);
+  bind_attention(m);
   bind_sampling(m);
   bind_model(m);
 }

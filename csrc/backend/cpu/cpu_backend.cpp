@@ -41,7 +41,7 @@ class CpuBackend final : public Backend {
   }
 
   void norm(Mat y, Mat x, NormKind kind, const Weight* w, const Weight* b, float eps) override {
-    const ElementwiseKernels& k = kernels_.elementwise;
+    const ElementwiseKernels& k = *kernels_.elementwise;
     const float* weight = w ? cpu(*w).floats() : nullptr;
     const float* bias = b ? cpu(*b).floats() : nullptr;
     const int64_t group = w ? w->cols : x.cols;
@@ -77,7 +77,7 @@ class CpuBackend final : public Backend {
     for_rows(x, [&](int, int64_t i) {
       const float* cos_sin = table.cos_sin + i * table.n_rot;
       for (int64_t h = 0; h < x.cols; h += head_dim)
-        kernels_.elementwise.rope(x.row(i) + h, cos_sin, table.n_rot, interleaved);
+        kernels_.elementwise->rope(x.row(i) + h, cos_sin, table.n_rot, interleaved);
     });
   }
 
@@ -106,21 +106,21 @@ class CpuBackend final : public Backend {
   }
 
   void gate(ActivationFn fn, Mat g, Mat u) override {
-    const auto f = fn == ActivationFn::silu ? kernels_.elementwise.silu_gate : kernels_.elementwise.gelu_tanh_gate;
+    const auto f = fn == ActivationFn::silu ? kernels_.elementwise->silu_gate : kernels_.elementwise->gelu_tanh_gate;
     for_rows(g, [&](int, int64_t i) { f(g.row(i), u.row(i), g.cols); });
   }
   void activate(ActivationFn fn, Mat x) override {
-    const auto f = fn == ActivationFn::silu ? kernels_.elementwise.silu : kernels_.elementwise.gelu_tanh;
+    const auto f = fn == ActivationFn::silu ? kernels_.elementwise->silu : kernels_.elementwise->gelu_tanh;
     for_rows(x, [&](int, int64_t i) { f(x.row(i), x.cols); });
   }
   void add(Mat x, Mat y) override {
-    for_rows(x, [&](int, int64_t i) { kernels_.elementwise.add(x.row(i), y.row(i), x.cols); });
+    for_rows(x, [&](int, int64_t i) { kernels_.elementwise->add(x.row(i), y.row(i), x.cols); });
   }
   void scale(Mat x, float factor) override {
-    for_rows(x, [&](int, int64_t i) { kernels_.elementwise.scale(x.row(i), factor, x.cols); });
+    for_rows(x, [&](int, int64_t i) { kernels_.elementwise->scale(x.row(i), factor, x.cols); });
   }
   void softcap(Mat x, float cap) override {
-    for_rows(x, [&](int, int64_t i) { kernels_.elementwise.softcap(x.row(i), cap, x.cols); });
+    for_rows(x, [&](int, int64_t i) { kernels_.elementwise->softcap(x.row(i), cap, x.cols); });
   }
 
  private:
@@ -159,7 +159,7 @@ class CpuBackend final : public Backend {
                                           item.p1);
     if (!p.bias) return;
     const int64_t r0 = item.p0 * kPanelRows, r1 = std::min(item.p1 * kPanelRows, w.rows);
-    for (int t = 0; t < n; t++) kernels_.elementwise.add(p.y.row(t) + r0, cpu(*p.bias).floats() + r0, r1 - r0);
+    for (int t = 0; t < n; t++) kernels_.elementwise->add(p.y.row(t) + r0, cpu(*p.bias).floats() + r0, r1 - r0);
   }
 
   KvLayout layout(const AttentionShape& s) const {

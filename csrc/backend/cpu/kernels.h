@@ -32,10 +32,37 @@ struct ActivationKernels {
   void (*prepare)(const float* x, size_t ldx, int64_t cols, int n, int t0, int t1, uint8_t* act);
 };
 
+// Rows of n contiguous floats. In-place is allowed where x and y are the same row; a partial overlap is not.
+struct ElementwiseKernels {
+  void (*rms_norm)(float* y, const float* x, const float* w, int64_t n, float eps);  // w may be null: all ones
+  void (*layer_norm)(float* y, const float* x, const float* w, const float* b, int64_t n,
+                     float eps);  // w, b may be null
+  // One head, in place: turns pairs (i, i + n_rot / 2), or (2 i, 2 i + 1) if interleaved, of the first n_rot (even)
+  // elements. cos_sin: (n_rot / 2, 2).
+  void (*rope)(float* x, const float* cos_sin, int n_rot, bool interleaved);
+  void (*silu_gate)(float* g, const float* u, int64_t n);       // g = silu(g) u
+  void (*gelu_tanh_gate)(float* g, const float* u, int64_t n);  // g = gelu_tanh(g) u
+  void (*silu)(float* x, int64_t n);
+  void (*gelu_tanh)(float* x, int64_t n);                            // the tanh approximation
+  void (*gelu_erf)(float* x, int64_t n);                             // the exact one
+  void (*relu_squared)(float* x, int64_t n);                         // max(x, 0)^2
+  void (*exp2)(float* x, int64_t n);                                 // attention's own: exactly 0 below -126
+  void (*add)(float* x, const float* y, int64_t n);                  // x += y
+  void (*add_scaled)(float* x, const float* y, float s, int64_t n);  // x += s y
+  void (*scale)(float* x, float s, int64_t n);                       // x *= s
+  void (*softcap)(float* x, float cap, int64_t n);                   // x = cap tanh(x / cap)
+};
+
 struct KernelTable {
   const char* level;                               // "baseline", "avx2", "avxvnni", "avx512", "avx512vnni"
   MatmulKernels matmul[kFormatCount];              // by Format
   ActivationKernels activation[kActivationCount];  // by Activation
+  // Pointers, because the tables live in other objects: copying one at load would run its object's code on a CPU that
+  // may lack the instructions.
+  const ElementwiseKernels* elementwise;
 };
+
+// Levels that differ only in integer products share these: avxvnni has avx2's, avx512vnni has avx512's.
+extern const ElementwiseKernels kBaselineElementwise, kAvx2Elementwise, kAvx512Elementwise;
 
 }  // namespace pllm::cpu

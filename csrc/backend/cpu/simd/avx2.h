@@ -14,61 +14,69 @@ using F = __m256;   // 8 floats
 constexpr int kLanes = 8;
 
 // ---- float words
-SIMD_INLINE F setf(float v) {
-  return _mm256_set1_ps(v);
-}
-SIMD_INLINE F loadf(const float* p) {
-  return _mm256_loadu_ps(p);
-}
-SIMD_INLINE void storef(float* p, F v) {
-  _mm256_storeu_ps(p, v);
-}
-SIMD_INLINE F add(F a, F b) {
-  return _mm256_add_ps(a, b);
-}
-SIMD_INLINE F sub(F a, F b) {
-  return _mm256_sub_ps(a, b);
-}
-SIMD_INLINE F mul(F a, F b) {
-  return _mm256_mul_ps(a, b);
-}
-SIMD_INLINE F div(F a, F b) {
-  return _mm256_div_ps(a, b);
-}
-SIMD_INLINE F max(F a, F b) {
-  return _mm256_max_ps(a, b);
-}
-SIMD_INLINE F min(F a, F b) {
-  return _mm256_min_ps(a, b);
-}
-SIMD_INLINE F fma(F a, F b, F c) {
-  return _mm256_fmadd_ps(a, b, c);
-}  // a b + c
-SIMD_INLINE F fnma(F a, F b, F c) {
-  return _mm256_fnmadd_ps(a, b, c);
-}  // c - a b
-SIMD_INLINE F to_float(I a) {
-  return _mm256_cvtepi32_ps(a);
-}
-SIMD_INLINE F load_half(const void* p) {
-  return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p));
-}
-SIMD_INLINE void store_half(void* p, F v) {
-  _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
-}
+SIMD_INLINE F setf(float v) { return _mm256_set1_ps(v); }
+SIMD_INLINE F loadf(const float* p) { return _mm256_loadu_ps(p); }
+SIMD_INLINE void storef(float* p, F v) { _mm256_storeu_ps(p, v); }
+SIMD_INLINE F add(F a, F b) { return _mm256_add_ps(a, b); }
+SIMD_INLINE F sub(F a, F b) { return _mm256_sub_ps(a, b); }
+SIMD_INLINE F mul(F a, F b) { return _mm256_mul_ps(a, b); }
+SIMD_INLINE F div(F a, F b) { return _mm256_div_ps(a, b); }
+SIMD_INLINE F max(F a, F b) { return _mm256_max_ps(a, b); }
+SIMD_INLINE F min(F a, F b) { return _mm256_min_ps(a, b); }
+SIMD_INLINE F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }    // a b + c
+SIMD_INLINE F fnma(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a b
+SIMD_INLINE F to_float(I a) { return _mm256_cvtepi32_ps(a); }
+SIMD_INLINE F load_half(const void* p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
+SIMD_INLINE void store_half(void* p, F v) { _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
 
 // ---- integer words
-SIMD_INLINE I load(const void* p) {
-  return _mm256_loadu_si256((const I*)p);
+constexpr int kTokens = 12;  // most tokens of one tile: more would spill
+#if defined(__AVXVNNI__)
+#define SIMD_DP 1  // has dp(), four products of unsigned and signed bytes at once; else madd8() and sign8()
+SIMD_INLINE I dp(I acc, I u, I s) { return _mm256_dpbusd_avx_epi32(acc, u, s); }
+#else
+#define SIMD_DP 0
+SIMD_INLINE I madd8(I u, I s) { return _mm256_maddubs_epi16(u, s); }  // u0 s0 + u1 s1 in int16, saturating
+SIMD_INLINE I sign8(I a, I b) { return _mm256_sign_epi8(a, b); }      // a with the sign of b: -a where b < 0
+SIMD_INLINE I abs8(I a) { return _mm256_abs_epi8(a); }
+#endif
+SIMD_INLINE I load(const void* p) { return _mm256_loadu_si256((const I*)p); }
+SIMD_INLINE void storei(void* p, I a) { _mm256_storeu_si256((I*)p, a); }
+SIMD_INLINE I load_bytes(const void* p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p)); }
+SIMD_INLINE void store_bytes(void* p, I a) {  // the low byte of each int32
+  a = _mm256_shuffle_epi8(a, _mm256_set1_epi32(0x0c080400));
+  _mm_storel_epi64((__m128i*)p, _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(a, _mm256_set1_epi64x(0x400000000))));
 }
-SIMD_INLINE I set32(int32_t v) {
-  return _mm256_set1_epi32(v);
+SIMD_INLINE I set32(int32_t v) { return _mm256_set1_epi32(v); }
+SIMD_INLINE I set16(int v) { return _mm256_set1_epi16((int16_t)v); }
+SIMD_INLINE I set8(int v) { return _mm256_set1_epi8((char)v); }
+SIMD_INLINE I table16(const void* p) { return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i*)p)); }
+SIMD_INLINE I lookup(I table, I codes) { return _mm256_shuffle_epi8(table, codes); }  // codes 0..15
+SIMD_INLINE I and_(I a, I b) { return _mm256_and_si256(a, b); }
+SIMD_INLINE I or_(I a, I b) { return _mm256_or_si256(a, b); }
+SIMD_INLINE I xor_(I a, I b) { return _mm256_xor_si256(a, b); }
+SIMD_INLINE I or_and(I a, I b, I m) { return or_(a, and_(b, m)); }  // a | (b & m)
+SIMD_INLINE I add(I a, I b) { return _mm256_add_epi32(a, b); }
+SIMD_INLINE I sub(I a, I b) { return _mm256_sub_epi32(a, b); }
+SIMD_INLINE I mul(I a, I b) { return _mm256_mullo_epi32(a, b); }
+SIMD_INLINE I max(I a, I b) { return _mm256_max_epi32(a, b); }
+SIMD_INLINE I add16(I a, I b) { return _mm256_add_epi16(a, b); }
+SIMD_INLINE I sub8(I a, I b) { return _mm256_sub_epi8(a, b); }
+SIMD_INLINE I madd16(I acc, I a, I b) { return add(acc, _mm256_madd_epi16(a, b)); }  // acc + a0 b0 + a1 b1
+template <int N> SIMD_INLINE I shr(I a) {  // int32, unsigned; N < 0 shifts left
+  if constexpr (N > 0) return _mm256_srli_epi32(a, N);
+  else if constexpr (N < 0) return _mm256_slli_epi32(a, -N);
+  else return a;
 }
-SIMD_INLINE I add(I a, I b) {
-  return _mm256_add_epi32(a, b);
+template <int N> SIMD_INLINE I sar(I a) { return _mm256_srai_epi32(a, N); }
+SIMD_INLINE F as_float(I a) { return _mm256_castsi256_ps(a); }
+SIMD_INLINE I as_int(F a) { return _mm256_castps_si256(a); }
+SIMD_INLINE F low_half(I a) {  // the f16 in the low 16 bits of each int32
+  a = _mm256_permute4x64_epi64(_mm256_packus_epi32(and_(a, set32(0xffff)), a), 0x08);
+  return _mm256_cvtph_ps(_mm256_castsi256_si128(a));
 }
-SIMD_INLINE I and_(I a, I b) {
-  return _mm256_and_si256(a, b);
+SIMD_INLINE F load_bf16(const void* p) {
+  return as_float(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16));
 }
 
 }  // namespace

@@ -1,0 +1,10 @@
+// The float kernels for AVX2, FMA and F16C.
+#if defined(__x86_64__)
+#include "backend/cpu/simd/avx2_float.h"
+// after the words
+#include "backend/cpu/elementwise.inl.h"
+
+namespace pllm::cpu {
+extern const ElementwiseKernels kAvx2Elementwise = kElementwise;
+}  // namespace pllm::cpu
+#endif

@@ -1,0 +1,10 @@
+// The float kernels for AVX-512 F, BW, DQ and VL.
+#if defined(__x86_64__)
+#include "backend/cpu/simd/avx512_float.h"
+// after the words
+#include "backend/cpu/elementwise.inl.h"
+
+namespace pllm::cpu {
+extern const ElementwiseKernels kAvx512Elementwise = kElementwise;
+}  // namespace pllm::cpu
+#endif
