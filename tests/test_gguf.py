@@ -458,6 +458,7 @@ OTHER_FILES: dict[str, tuple[bytes, str, str]] = {
     "ggla": (struct.pack("<II", 0x67676C61, 1), "GGLA adapter", "convert"),
     "pytorch": (b"PK\x03\x04" + bytes(60), "zip archive", "Convert"),
     "pickle": (b"\x80\x02}q\x00.", "pickled", "Convert"),
+    "xz": (b"\xfd7zXZ\x00" + bytes(20), "archive", "Unpack"),
     "gzip": (b"\x1f\x8b\x08" + bytes(20), "archive", "Unpack"),
     "tar": (b"name" + bytes(253) + b"ustar\x0000", "archive", "Unpack"),
     "llamafile": (b"MZqFpD='\n" + bytes(99), "llamafile", "plain .gguf"),

@@ -24,7 +24,7 @@ constexpr const char* kArchive = "this is a compressed archive, not a GGUF file"
 constexpr const char* kUnpack = "Unpack it and open the .gguf file inside.";
 constexpr Magic kMagics[] = {
     {0, "version https://git-lfs.github.com/spec/"sv, "this is a Git-LFS pointer, not the model it points to",
-     "Run 'git lfs pull' in the repository, or download the file itself (huggingface-cli download)."},
+     "Run 'git lfs pull' in the repository, or download the file itself (hf download)."},
     {0, "lmgg"sv, kOldGgml, kOldHint},
     {0, "fmgg"sv, kOldGgml, kOldHint},
     {0, "tjgg"sv, kOldGgml, kOldHint},
@@ -37,10 +37,7 @@ constexpr Magic kMagics[] = {
     {0, "\x80\x02"sv, "this is a pickled PyTorch checkpoint, not a GGUF file", kConvert},
     {0, "\x1f\x8b"sv, kArchive, kUnpack},
     {0, "\x28\xb5\x2f\xfd"sv, kArchive, kUnpack},
-    {0,
-     "\xfd"
-     "7zXZ\0"sv,
-     kArchive, kUnpack},
+    {0, "\xfd\x37zXZ\0"sv, kArchive, kUnpack},
     {0, "7z\xbc\xaf\x27\x1c"sv, kArchive, kUnpack},
     {257, "ustar"sv, kArchive, kUnpack},
     {0, "MZqFpD"sv, "this is a llamafile (a program with a model inside), not a GGUF file",
