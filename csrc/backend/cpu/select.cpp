@@ -52,7 +52,8 @@ const KernelTable* find(std::string_view level) {
 [[noreturn]] void refuse(std::string_view level, const std::string& source) {
   std::string names;
   for (const std::string& name : supported_levels()) names += (names.empty() ? "" : ", ") + name;
-  throw Error(ErrorKind::bad_value, source + "instruction-set level \"" + std::string(level) + "\" is not supported on this machine",
+  throw Error(ErrorKind::bad_value,
+              source + "instruction-set level \"" + std::string(level) + "\" is not supported on this machine",
               "Supported here: " + names + ".");
 }
 
