@@ -26,23 +26,15 @@ using Half = uint16_t;
 constexpr float kLog2E = 1.44269504f;
 constexpr int kMaxRows = kRegisters >= 16 ? 6 : 2;  // query rows handled together
 
-SIMD_INLINE F load_element(const Half* p) {
-  return load_half(p);
-}
-SIMD_INLINE F load_element(const float* p) {
-  return loadf(p);
-}
+SIMD_INLINE F load_element(const Half* p) { return load_half(p); }
+SIMD_INLINE F load_element(const float* p) { return loadf(p); }
 SIMD_INLINE float lane0(F v) {
   float buffer[kLanes];
   storef(buffer, v);
   return buffer[0];
 }
-constexpr int padded(int head_dim_v) {
-  return (head_dim_v + 15) / 16 * 16;
-}
-constexpr int block_width(int n, int first) {
-  return n - first < 64 ? n - first : 64;
-}
+constexpr int padded(int head_dim_v) { return (head_dim_v + 15) / 16 * 16; }
+constexpr int block_width(int n, int first) { return n - first < 64 ? n - first : 64; }
 
 // Vectors beside each other for m rows: m n sums, and either the row scalars or the loads, fit the registers.
 constexpr int vectors(int m) {
@@ -90,9 +82,7 @@ __attribute__((noinline)) void page_scores(const E* keys, int head_dim, const fl
   constexpr int N = vectors(M);
   for (int t = 0; t < kPageTokens; t += N * kLanes) {
     F acc[M][N];
-    SIMD_UNROLL for (int m = 0; m < M; m++) {
-      SIMD_UNROLL for (int j = 0; j < N; j++) acc[m][j] = setf(0.f);
-    }
+    SIMD_UNROLL for (int m = 0; m < M; m++) { SIMD_UNROLL for (int j = 0; j < N; j++) acc[m][j] = setf(0.f); }
     const E* k = keys + t;
     for (int d = 0; d < head_dim; d++, k += kPageTokens) {
       ahead.template step<E, N * kLanes * sizeof(E)>();
@@ -134,9 +124,7 @@ __attribute__((noinline)) void page_values(const E* values, int n, const float* 
   }
 }
 
-constexpr int up_to(int m) {
-  return m < kMaxRows ? m : kMaxRows;
-}
+constexpr int up_to(int m) { return m < kMaxRows ? m : kMaxRows; }
 template <class E>
 using PageFn = void (*)(const E*, int, const float*, float*, Ahead);
 template <class E>
