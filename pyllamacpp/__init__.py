@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .errors import (
         ChatTemplateError,
         ContextOverflowError,
+        DownloadError,
         InternalError,
         MemoryLimitError,
         MissingTensorError,
@@ -36,6 +37,7 @@ __version__: str
 __all__ = [
     "ChatTemplateError",
     "ContextOverflowError",
+    "DownloadError",
     "InternalError",
     "Llama",
     "MemoryLimitError",
