@@ -2,10 +2,10 @@
 
     pip install torch==2.13.0 transformers gguf && python tests/make_golden.py [case ...]
 
-Each case is a Hugging Face model with random weights, run in float32 with eager attention on fixed tokens; the same
-weights are written as the GGUF file that llama.cpp's converter makes of such a model (tensor names, metadata keys, the
-order of q/k rows for `llama`, gemma's norms with 1 added). Tests need neither torch nor transformers, only the results.
-Weights are rounded to bfloat16 so that git can compress the float32 files.
+Each case is a Hugging Face model with random weights, run in float32 with eager attention on fixed tokens;
+the same weights are written as the GGUF file that llama.cpp's converter makes of such a model (tensor names,
+metadata keys, the order of q/k rows for `llama`, gemma's norms with 1 added). Tests need neither torch nor
+transformers, only the results. Weights are rounded to bfloat16 so that git can compress the float32 files.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Case:
 
 
 def yarn_attn_factor(attention_factor: float, factor: float) -> float:
-    """GGUF's attn_factor multiplies the default 1 + 0.1 ln(factor); transformers' attention_factor replaces it."""
+    """attn_factor multiplies the default 1 + 0.1 ln(factor); transformers' attention_factor replaces it."""
     return attention_factor / (1 + 0.1 * math.log(factor))
 
 
@@ -77,7 +77,13 @@ def gemma3(pattern: int, full: dict[str, Any], local_theta: float, **config: Any
 
 CASES = [
     Case("llama", "Llama", "llama", {"num_key_value_heads": 4, "rope_parameters": PLAIN_ROPE}),
-    Case("llama_long", "Llama", "llama", {"rope_parameters": PLAIN_ROPE | {"rope_theta": 500000.0}}, n_tokens=300),
+    Case(
+        "llama_long",
+        "Llama",
+        "llama",
+        {"rope_parameters": PLAIN_ROPE | {"rope_theta": 500000.0}},
+        n_tokens=300,
+    ),
     Case(
         "llama_bias",
         "Llama",
@@ -174,7 +180,7 @@ CASES = [
             "rope.scaling.yarn_beta_slow": 2.0,
         },
     ),
-    Case(  # as the published files: every sixth layer sees all, 10000 is the local base, neither is in the metadata
+    Case(  # as published files: every sixth layer sees all, the local base is 10000, and no key says so
         "gemma3",
         "Gemma3",
         "gemma3",
@@ -215,8 +221,8 @@ def build_model(case: Case) -> Any:
 def random_weights(rng: np.random.Generator, name: str, shape: tuple[int, ...], arch: str) -> np.ndarray:
     """Nothing neutral: norms are not 1, biases not 0, and attention is sharp enough for positions to matter.
 
-    The last norm keeps the logits small (standard deviation about 0.25), so that a KV cache in f16, which is no mistake,
-    moves them by less than 5e-4.
+    The last norm keeps the logits small (standard deviation about 0.2), so that a KV cache in f16, which is
+    no mistake, moves them by about 5e-4 at most.
     """
     values = rng.standard_normal(shape).astype(np.float32)
     if name == "model.norm.weight":
@@ -339,10 +345,15 @@ def main() -> None:
         (TESTS / "golden").mkdir(exist_ok=True)
         write_gguf(case, model, TESTS / "fixtures" / f"{case.name}.gguf")
         np.savez_compressed(
-            TESTS / "golden" / f"{case.name}.npz", tokens=tokens, rows=rows, logits=logits[rows].astype(np.float32)
+            TESTS / "golden" / f"{case.name}.npz",
+            tokens=tokens,
+            rows=rows,
+            logits=logits[rows].astype(np.float32),
         )
         size = (TESTS / "fixtures" / f"{case.name}.gguf").stat().st_size
-        print(f"{case.name}: {size / 1000:.0f} kB, logits std {logits.std():.2f}, max {np.abs(logits).max():.1f}")
+        print(
+            f"{case.name}: {size // 1000} kB, logits std {logits.std():.2f}, max {np.abs(logits).max():.1f}"
+        )
 
 
 if __name__ == "__main__":

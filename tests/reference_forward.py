@@ -1,7 +1,7 @@
-"""The forward pass of llama, qwen2, qwen3 and gemma3 in numpy, from a GGUF file read by gguf-py: slow, short, an oracle.
+"""The forward pass of llama, qwen2, qwen3 and gemma3 in numpy, from a GGUF file read by gguf-py: an oracle.
 
-Everything is float64 and every token attends to the whole prompt at once. `kv` rounds keys and values as a cache of
-that type would, to tell a rounding difference from a mistake.
+Everything is float64 and the whole prompt is one batch. `kv` rounds keys and values as a cache of that type
+would, to tell a rounding difference from a mistake.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def rope_angles(w: Weights, n_tokens: int, head_dim: int, local: bool) -> tuple[
 
 
 def rotate(x: Array, angles: Array, magnitude: float, interleaved: bool) -> Array:
-    """x[n_tokens, heads, head_dim]; pairs are neighbours (llama) or half the rotated width apart (the others)."""
+    """x[n_tokens, heads, head_dim]; pairs are neighbours (llama) or half the rotated width apart."""
     n_rot = 2 * angles.shape[1]
     first = slice(0, n_rot, 2) if interleaved else slice(0, n_rot // 2)
     second = slice(1, n_rot, 2) if interleaved else slice(n_rot // 2, n_rot)

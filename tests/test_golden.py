@@ -1,4 +1,7 @@
-"""Logits of tiny random Hugging Face models (tests/make_golden.py): every architecture and rope the engine claims."""
+"""Logits of tiny random Hugging Face models: every architecture and rope the engine claims.
+
+Made by tests/make_golden.py.
+"""
 
 from __future__ import annotations
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 class TokenMatcher:
     """Leftmost, then longest match among token texts (no empty ones).
 
-    A regex over the texts' distinct first two characters jumps from candidate to candidate; a table of lengths decides
-    there. Building costs a few microseconds a text, so thousands of control tokens are no burden at load.
+    A regex over the texts' distinct first two characters jumps from candidate to candidate; a table of
+    lengths decides there. Building costs a few microseconds a text, so thousands of control tokens are no
+    burden at load.
     """
 
     def __init__(self, ids: Mapping[str, int]) -> None:

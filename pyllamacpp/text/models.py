@@ -1,23 +1,26 @@
 """Builds the Hugging Face `tokenizers` pipeline of a GGUF vocabulary.
 
-Special and user-defined tokens are not part of it: the caller cuts them out first (matcher.py), so that one pipeline
-serves text with and without special tokens.
+Special and user-defined tokens are not part of it: the caller cuts them out first (matcher.py), so that one
+pipeline serves text with and without special tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 
 from ..errors import ModelFileError, UnsupportedModelError
 from .pretokenizers import PreTokenizer
-from .vocabulary import CONTROL, UNKNOWN, USER_DEFINED, Vocabulary, is_utf8
+from .vocabulary import CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, Vocabulary, is_utf8
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 SPACE = "\u2581"  # how SentencePiece spells a space
-_NEVER = -1e6  # a score that keeps Viterbi from choosing a piece
 
 
 def build(vocabulary: Vocabulary, pre: PreTokenizer | None) -> tokenizers.Tokenizer:
@@ -46,7 +49,9 @@ def _unknown_piece(vocabulary: Vocabulary) -> str | None:
     token_id = vocabulary.unk_id
     if token_id is None:
         token_id = next((i for i, t in enumerate(vocabulary.types) if t == UNKNOWN), None)
-    return None if token_id is None or not is_utf8(vocabulary.pieces[token_id]) else vocabulary.pieces[token_id]
+    return (
+        None if token_id is None or not is_utf8(vocabulary.pieces[token_id]) else vocabulary.pieces[token_id]
+    )
 
 
 def _split(regexes: list[str]) -> list[Any]:
@@ -56,16 +61,21 @@ def _split(regexes: list[str]) -> list[Any]:
 def _merges(vocabulary: Vocabulary) -> list[tuple[str, str]]:
     """The file's merges as pairs; the left piece may itself begin with a space."""
     lines = vocabulary.strings("merges")
-    if not is_utf8("\n".join(lines)):
+    joined = "\n".join(lines)
+    if not is_utf8(joined):
         lines = [line for line in lines if is_utf8(line)]
-    pairs = [(line[:at], line[at + 1 :]) for line in lines for at in (line.find(" ", 1),) if at > 0]
-    if len(pairs) < len(lines):
+    pairs: list[Any]
+    if joined.startswith(" ") or "\n " in joined:
+        pairs = [(line[:at], line[at + 1 :]) for line in lines for at in (line.find(" ", 1),)]
+    else:
+        pairs = [tuple(line.split(" ", 1)) for line in lines]
+    if set(map(len, pairs)) - {2} or any(not left or not right for left, right in pairs):
         raise ModelFileError("tokenizer.ggml.merges has an entry that is not two pieces with a space between")
     return pairs
 
 
 def _byte_pair(vocabulary: Vocabulary, pre: PreTokenizer) -> tokenizers.Tokenizer:
-    """Byte-pair encoding with the file's merges, in the byte alphabet or (gemma4) in raw UTF-8 with byte tokens."""
+    """BPE with the file's merges, in the byte alphabet or (gemma4) in raw UTF-8 with byte tokens."""
     ids = _ids(vocabulary)
     if pre.ignore_merges:  # there, a piece of text that spells a control token must not become one
         ids = ids.copy()
@@ -99,32 +109,45 @@ def _sentencepiece_bpe(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
 
     from .. import _core
 
-    scores = vocabulary.array("scores")
-    if scores is None or len(scores) != vocabulary.n:
-        found = "no" if scores is None else len(scores)
-        raise ModelFileError(f"tokenizer.ggml.scores has {found} entries for {vocabulary.n} tokens")
-    scores = np.asarray(scores, dtype=np.float32)
-    if np.isnan(scores).any():
-        raise ModelFileError("tokenizer.ggml.scores holds NaN")
+    scores = _scores(vocabulary)
     merges = _core.spm_merges(vocabulary.pieces, scores, np.asarray(vocabulary.types, dtype=np.int32))
     model = models.BPE(
-        vocab=_ids(vocabulary), merges=merges, byte_fallback=True, fuse_unk=True, unk_token=_unknown_piece(vocabulary)
+        vocab=_ids(vocabulary),
+        merges=merges,
+        byte_fallback=True,
+        fuse_unk=True,
+        unk_token=_unknown_piece(vocabulary),
     )
     pipeline = tokenizers.Tokenizer(model)
     pipeline.normalizer = normalizers.Replace(" ", SPACE)
     return pipeline
 
 
-def _unigram(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
-    """SentencePiece unigram (T5): the likeliest segmentation by piece scores."""
+def _scores(vocabulary: Vocabulary) -> NDArray[np.float32]:
+    """`tokenizer.ggml.scores`, shape (n,), free of NaN."""
+    import numpy as np
+
     scores = vocabulary.array("scores")
     if scores is None or len(scores) != vocabulary.n:
         found = "no" if scores is None else len(scores)
         raise ModelFileError(f"tokenizer.ggml.scores has {found} entries for {vocabulary.n} tokens")
-    weighted = [
-        (piece if is_utf8(piece) else f"{piece!a}", 0.0 if t == USER_DEFINED else _NEVER if t == CONTROL else float(s))
-        for piece, s, t in zip(vocabulary.pieces, scores, vocabulary.types, strict=True)
-    ]
+    result = np.asarray(scores, dtype=np.float32)
+    if np.isnan(result).any():
+        raise ModelFileError("tokenizer.ggml.scores holds NaN")
+    return result
+
+
+def _unigram(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
+    """SentencePiece unigram (T5): the likeliest segmentation by piece scores."""
+    scores = _scores(vocabulary).tolist()
+    text_types = (NORMAL, USER_DEFINED, UNUSED)
+    lowest = min((s for s, t in zip(scores, vocabulary.types, strict=True) if t == NORMAL), default=0.0)
+    weighted: list[tuple[str, float]] = []
+    for i, (piece, score, kind) in enumerate(zip(vocabulary.pieces, scores, vocabulary.types, strict=True)):
+        if kind in text_types and is_utf8(piece):
+            weighted.append((piece, 0.0 if kind == USER_DEFINED else score))
+        else:  # not for text to become: a name with a space, which no word of the text has
+            weighted.append((f" {i}", lowest))
     pipeline = tokenizers.Tokenizer(models.Unigram(weighted, unk_id=vocabulary.unk_id, byte_fallback=False))
     steps: list[Any] = []
     charsmap = vocabulary.array("precompiled_charsmap")
@@ -143,17 +166,27 @@ def _unigram(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
 
 
 def _wordpiece(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
-    """BERT: GGUF spells word starts with U+2581 and continuations bare; WordPiece has them bare and with ##."""
+    """BERT: word starts are U+2581-prefixed in GGUF and bare here, continuations bare there and ## here."""
     ids: dict[str, int] = {}
     for i, (piece, kind) in enumerate(zip(vocabulary.pieces, vocabulary.types, strict=True)):
         if is_utf8(piece):
-            bare = piece if kind in (CONTROL, UNKNOWN) else piece[1:] if piece.startswith(SPACE) else "##" + piece
+            bare = (
+                piece
+                if kind in (CONTROL, UNKNOWN)
+                else piece[1:]
+                if piece.startswith(SPACE)
+                else "##" + piece
+            )
             ids.setdefault(bare, i)
     unknown = _unknown_piece(vocabulary)
     if unknown is None:
-        raise ModelFileError("the WordPiece vocabulary has no unknown token (tokenizer.ggml.unknown_token_id)")
+        raise ModelFileError(
+            "the WordPiece vocabulary has no unknown token (tokenizer.ggml.unknown_token_id)"
+        )
     ids.setdefault(unknown, vocabulary.ids[unknown])
-    pipeline = tokenizers.Tokenizer(models.WordPiece(vocab=ids, unk_token=unknown, max_input_chars_per_word=100))
+    pipeline = tokenizers.Tokenizer(
+        models.WordPiece(vocab=ids, unk_token=unknown, max_input_chars_per_word=100)
+    )
     lowercase = vocabulary.flag("normalizer.lowercase", True)
     pipeline.normalizer = normalizers.BertNormalizer(
         clean_text=True,

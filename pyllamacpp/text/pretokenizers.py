@@ -1,7 +1,7 @@
 """How a byte-pair vocabulary cuts text before merging: `tokenizer.ggml.pre` -> regexes and flags.
 
-The table is pretokenizers.json (regexes as \\u escapes, so that no editor normalises them). A few groups of the
-table are the workarounds of a C++ regex library; for those the tokenizers' own definition is given here.
+The table is pretokenizers.json (regexes as \\u escapes, so that no editor normalises them). A few groups of
+the table are the workarounds of a C++ regex library; for those the tokenizers' own definition is given here.
 """
 
 from __future__ import annotations
@@ -24,31 +24,35 @@ def _cased(upper: str, lower: str, suffix: str, rest: str) -> str:
     return f"{start}{upper}*{lower}+{suffix}|{start}{upper}+{lower}*{suffix}|{rest}|{_SPACE}"
 
 
-_O200K = _cased(_UPPER, _LOWER, f"{_CONTRACTION}?", r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*")
-_NO_HAN = "&&[^\\p{Han}]]"
+_SYMBOLS = r" ?[^\s\p{L}\p{N}]+[\r\n/]*"
+_O200K = _cased(_UPPER, _LOWER, f"{_CONTRACTION}?", r"\p{N}{1,3}|" + _SYMBOLS)
+_NO_HAN = r"&&[^\p{Han}]]"
 
 _OWN: dict[str, list[str]] = {
-    # The table's lookaheads know only a-z and A-Z, and take marks for punctuation: wrong for Hindi, Greek and others.
+    # The table's lookaheads know only a-z and A-Z and take marks for punctuation: wrong for Hindi or Greek.
     "GPT4O": [_O200K],
     "MINIMAX_M2": [_O200K],
     "GRANITE_EMB_MULTI": [_O200K],
-    "TEKKEN": [_cased(_UPPER, _LOWER, "", r"\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*")],
+    "TEKKEN": [_cased(_UPPER, _LOWER, "", r"\p{N}|" + _SYMBOLS)],
     # The table has a trigger for hand-written code.
     "KIMI_K2": [
         r"\p{Han}+|"
         + _cased(
-            _UPPER[:-1] + _NO_HAN, _LOWER[:-1] + _NO_HAN, f"{_CONTRACTION}?", r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+            _UPPER[:-1] + _NO_HAN,
+            _LOWER[:-1] + _NO_HAN,
+            f"{_CONTRACTION}?",
+            r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*",
         )
     ],
-}  # fmt: skip
+}
 
-# Runs of digits in threes counted from the right, in linear time: the run, its head of one or two, then the threes.
+# Digits in threes counted from the right, in linear time: the run, its head of one or two, then the threes.
 _DIGITS_FROM_RIGHT = [r"\p{N}+", r"\A\p{N}{1,2}(?=(?:\p{N}{3})+\z)", r"\p{N}{1,3}"]
 
 
 @dataclass(frozen=True)
 class PreTokenizer:
-    """Regexes applied in order, each isolating its matches in the pieces left by the one before (Oniguruma)."""
+    """Oniguruma regexes in order, each isolating its matches in the pieces left by the one before."""
 
     name: str
     regexes: list[str]
@@ -76,15 +80,15 @@ def names() -> list[str]:
 
 
 def lookup(name: str, *, override: bool = False) -> PreTokenizer:
-    """The pre-tokenizer `name`. Unknown: UnsupportedModelError, or ParameterError where the caller chose the name."""
+    """The pre-tokenizer `name`. Errors: UnsupportedModelError; ParameterError for a caller's `override`."""
     table = _table()
     entry = table["names"].get(name)
     if entry is None:
         if override:
-            raise ParameterError(f"unknown pre-tokenizer {name!r}", f"known: {', '.join(sorted(table['names']))}")
+            raise ParameterError(f"unknown pre-tokenizer {name!r}", f"Known: {', '.join(names())}.")
         raise UnsupportedModelError(
             f"the file's pre-tokenizer (tokenizer.ggml.pre) {name!r} is not known",
-            "If it equals a known one, name that with `pre=` or `--pre` (for instance llama-bpe, qwen2, gpt-2).",
+            "If it equals a known one, name that with `pre=` or `--pre` (llama-bpe, qwen2, gpt-2 ...).",
         )
     group = str(entry["group"])
     regexes = _OWN.get(group) or [str(r) for r in table["groups"][group]]

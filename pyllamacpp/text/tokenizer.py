@@ -27,7 +27,7 @@ def _byte_alphabet() -> list[str]:
 
 
 _ALPHABET = _byte_alphabet()
-# Stand-in -> byte as chr(byte); characters of Latin-1 that are no stand-ins become ones that Latin-1 cannot encode.
+# Stand-in -> byte as chr(byte); the other characters of Latin-1 become one that Latin-1 cannot encode.
 _FROM_ALPHABET = {ord(c): chr(b) for b, c in enumerate(_ALPHABET)} | {
     c: "\uffff" for c in range(256) if chr(c) not in _ALPHABET
 }
@@ -38,7 +38,7 @@ class Tokenizer:
 
     n_vocab: number of tokens in the file's list
     bos_id, eos_id, eot_id, unk_id, sep_id, pad_id: int | None
-    add_bos, add_eos, add_sep: whether the model expects them around a prompt (metadata, else the kind's custom)
+    add_bos, add_eos, add_sep: whether the model expects them around a text
     eog_ids: ids that end generation
     """
 
@@ -61,40 +61,47 @@ class Tokenizer:
         self.add_sep = self.sep_id is not None and vocabulary.flag("add_sep_token", wants_sep)
         # SentencePiece writes a space before the text; T5's pipeline does so itself.
         self._space = kind == "llama" and vocabulary.flag("add_space_prefix", True)
-        self._drop_space = self._space or kind == "bert" or (kind == "t5" and vocabulary.flag("add_space_prefix", True))
+        self._drop_space = (
+            self._space or kind == "bert" or (kind == "t5" and vocabulary.flag("add_space_prefix", True))
+        )
         self._table: list[bytes | None] = [None] * self.n_vocab
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, Any], *, pre: str | None = None) -> Tokenizer:
         """The tokenizer a GGUF file describes (`GgufFile.metadata`).
 
-        pre: overrides `tokenizer.ggml.pre`, for byte-pair vocabularies. A file without that key gets "default", the
-        custom of the format.
+        pre: overrides `tokenizer.ggml.pre`, for byte-pair vocabularies. A file without that key gets
+        "default", the custom of the format.
 
-        Errors: UnsupportedModelError for an unknown kind of vocabulary or pre-tokenizer, ModelFileError for metadata
-        that contradicts itself, ParameterError for a `pre` that is unknown or has no use.
+        Errors: UnsupportedModelError for an unknown kind of vocabulary or pre-tokenizer, ModelFileError for
+        metadata that contradicts itself, ParameterError for a `pre` that is unknown or has no use.
         """
         vocabulary_kind = metadata.get("tokenizer.ggml.model")
         if vocabulary_kind is None or vocabulary_kind in ("none", "no_vocab"):
             raise ModelFileError("the file has no tokenizer", "Only its token ids can be used, not text.")
         if vocabulary_kind not in _KINDS:
             raise UnsupportedModelError(
-                f"tokenizer.ggml.model {vocabulary_kind!r} is not supported", f"Supported: {', '.join(_KINDS)}."
+                f"tokenizer.ggml.model {vocabulary_kind!r} is not supported",
+                f"Supported: {', '.join(_KINDS)}.",
             )
         byte_pair = vocabulary_kind in _BYTE_PAIR_KINDS
         if pre is not None and (not byte_pair or vocabulary_kind == "gemma4"):
-            raise ParameterError(f"pre={pre!r}: a vocabulary of kind {vocabulary_kind!r} has no choice of pre-tokenizer")
+            raise ParameterError(
+                f"pre={pre!r}: a vocabulary of kind {vocabulary_kind!r} has no choice of pre-tokenizer"
+            )
         chosen = None
         if byte_pair:
-            name = "gemma4" if vocabulary_kind == "gemma4" else metadata.get("tokenizer.ggml.pre") or "default"
+            name = (
+                "gemma4" if vocabulary_kind == "gemma4" else metadata.get("tokenizer.ggml.pre") or "default"
+            )
             chosen = pretokenizers.lookup(pre or str(name), override=pre is not None)
         return cls(Vocabulary(metadata), chosen)
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         """Token ids of `text`, no BOS added.
 
-        special: whether the texts of control tokens become those tokens; where false they are text like any other.
-        User-defined tokens are found either way.
+        special: whether the texts of control tokens become those tokens; where false they are text like any
+        other. User-defined tokens are found either way.
 
         Errors: ParameterError if the text holds a lone surrogate.
         """
@@ -107,8 +114,8 @@ class Tokenizer:
         return ids
 
     def encode_bytes(self, data: bytes, *, special: bool) -> list[int]:
-        """Like `encode` for UTF-8 bytes. Bytes that are not UTF-8 become the vocabulary's byte tokens, so that decoding
-        gives them back; where it has none for a byte, U+FFFD stands for it."""
+        """Like `encode` for UTF-8 bytes. Bytes that are not UTF-8 become the vocabulary's byte tokens, so
+        that decoding gives them back; where it has none for a byte, U+FFFD stands for it."""
         text = data.decode("utf-8", "surrogateescape")
         ids: list[int] = []
         start = 0
@@ -121,12 +128,12 @@ class Tokenizer:
         return ids + self._encode_stretch(text[start:], special, first=start == 0)
 
     def split_special(self, text: str) -> Iterator[str | int]:
-        """`text` cut at the texts of control tokens: their ids, and between them the plain stretches (never empty)."""
+        """`text` cut at control tokens: their ids, and between them the plain stretches (never empty)."""
         return self._cut(text, self._control)
 
-    def control_texts(self) -> Iterable[str]:
-        """The texts that `split_special` and `encode(special=True)` take for control tokens."""
-        return self._control_ids.keys()
+    def find_control(self, text: str) -> Iterator[tuple[int, int, int]]:
+        """(start, end, id) of the control tokens that `encode(text, special=True)` would read in `text`."""
+        return self._control.finditer(text)
 
     def with_bos(self, ids: list[int]) -> list[int]:
         """`ids` with exactly one BOS in front if the model expects one (`add_bos`), else as they are."""
@@ -139,9 +146,9 @@ class Tokenizer:
 
         Errors: ParameterError if there is no such token.
         """
-        known = self._table[token_id] if 0 <= token_id < self.n_vocab else None
+        known = self._table[self._checked(token_id)]
         if known is None:
-            known = self._table[self._checked(token_id)] = self._spell(token_id)
+            known = self._table[token_id] = self._spell(token_id)
         if not special and self._vocabulary.types[token_id] in (CONTROL, UNKNOWN):
             return b""
         return known
@@ -243,7 +250,7 @@ class Tokenizer:
         return ids
 
     def _encode_stretch(self, text: str, special: bool, first: bool) -> list[int]:
-        """A stretch of valid text beside invalid bytes: only the text's own beginning gets SentencePiece's space."""
+        """Valid text beside invalid bytes: only the beginning of it all gets SentencePiece's space."""
         if first or not self._space:
             return self.encode(text, special=special)
         pieces = list(self._cut(text, self._all_special if special else self._user_defined))

@@ -1,14 +1,15 @@
-"""The vocabulary of a GGUF file, read from its metadata and checked: pieces, types, special ids, end-of-generation ids.
+"""The vocabulary of a GGUF file, read from its metadata and checked: pieces, types, special ids, ends.
 
-Where a file leaves a special token untyped or unnamed, well-known token texts decide, by the rules llama.cpp uses, so
-that files in circulation stop where their authors saw them stop.
+Where a file leaves a special token untyped or unnamed, well-known token texts decide, by the rules llama.cpp
+uses, so that files in circulation stop where their authors saw them stop. One rule is our own: a normal token
+that merges can build out of text ("</s>" in Qwen's vocabularies) is text, and stays so.
 """
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..errors import ModelFileError
@@ -21,8 +22,8 @@ _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 # Texts of the end-of-turn token, likeliest first.
 _EOT = (
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>", "_<EOT>",
-    "[EOT]", "<\uff5cend\u2581of\u2581sentence\uff5c>", "<end_of_utterance>",
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>",
+    "_<EOT>", "[EOT]", "<\uff5cend\u2581of\u2581sentence\uff5c>", "<end_of_utterance>",
 )  # fmt: skip
 # Fill-in-the-middle tokens: control tokens whatever their type in the file.
 _FILL = {
@@ -39,9 +40,10 @@ _FILL = {
 _FILL_ENDS = ("fim_pad", "fim_rep", "fim_sep")
 # Texts that end generation (and are control tokens) in whatever vocabulary they occur.
 _ENDS = (
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>",
-    "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>",
-    "<eos>", "<turn|>", "<|tool_response>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "[e~[",
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
+    "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>",
+    "<end_of_utterance>", "<eos>", "<turn|>",
+    "<|tool_response>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "[e~[",
 )  # fmt: skip
 
 # Special ids a file need not state, by tokenizer.ggml.model.
@@ -60,8 +62,8 @@ class Vocabulary:
     ids: piece -> id (the lowest, if a piece occurs twice)
     eog_ids: ids that end generation
 
-    Errors: ModelFileError for lists that are missing, of wrong type or length. A special id outside the vocabulary is
-    ignored with a RuntimeWarning.
+    Errors: ModelFileError for lists that are missing, of wrong type or length. A special id outside the
+    vocabulary is ignored with a RuntimeWarning.
     """
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
@@ -69,7 +71,7 @@ class Vocabulary:
         self.kind = str(metadata.get(_PREFIX + "model", ""))
         self.pieces = self._read_pieces()
         self.n = len(self.pieces)
-        self.ids: dict[str, int] = dict(zip(self.pieces, range(self.n)))  # noqa: B905 - same length by construction
+        self.ids: dict[str, int] = dict(zip(self.pieces, range(self.n), strict=True))
         if len(self.ids) < self.n:
             self.ids = dict(zip(reversed(self.pieces), range(self.n - 1, -1, -1), strict=True))
         self.bos_id = self._special_id("bos")
@@ -100,9 +102,11 @@ class Vocabulary:
         """The string array `tokenizer.ggml.<name>`; ModelFileError if absent or not strings."""
         value = self.array(name)
         if value is None:
-            raise ModelFileError(f"the file has no {_PREFIX}{name}", "A tokenizer needs it: the file is incomplete.")
+            raise ModelFileError(
+                f"the file has no {_PREFIX}{name}", "Its tokenizer needs it: the file is incomplete."
+            )
         result = value if isinstance(value, list) else list(value)
-        if not all(type(s) is str for s in result):
+        if set(map(type, result)) - {str}:
             raise ModelFileError(f"{_PREFIX}{name} is not an array of strings")
         return result
 
@@ -162,36 +166,42 @@ class Vocabulary:
         if 0 <= value < self.n:
             return value
         if value not in (-1, _NO_TOKEN):
-            warnings.warn(f"{key} = {value} is outside the vocabulary of {self.n}; ignored", RuntimeWarning, stacklevel=4)
+            warnings.warn(
+                f"{key} = {value} is outside the vocabulary of {self.n}; ignored",
+                RuntimeWarning,
+                stacklevel=4,
+            )
         return None
 
-    def _first(self, texts: Iterable[str]) -> int | None:
-        return next((self.ids[t] for t in texts if t in self.ids), None)
+    def _control_named(self, texts: Iterable[str]) -> Iterator[int]:
+        """Ids of the tokens among `texts` that are not ordinary text; from here on they are control."""
+        for text in texts:
+            token_id = self.ids.get(text)
+            if token_id is not None and (self.types[token_id] != NORMAL or not self._is_merged(text)):
+                self.types[token_id] = CONTROL
+                yield token_id
 
-    def _promote(self, token_id: int | None) -> None:
-        if token_id is not None:
-            self.types[token_id] = CONTROL
+    def _is_merged(self, text: str) -> bool:
+        """Whether one of the file's merges makes `text`."""
+        lines = {f"{text[:at]} {text[at:]}" for at in range(1, len(text))}
+        return not lines.isdisjoint(self.array("merges") or ())
 
     def _find_ends(self) -> tuple[int | None, frozenset[int]]:
-        """(end-of-turn id, all ids that end generation); types of tokens known by name are corrected on the way."""
+        """(end-of-turn id, all ids that end generation); corrects the types of tokens known by name."""
         eot, eom = self._special_id("eot"), self._special_id("eom")
         if eot is None:
-            self._promote(eot := self._first(_EOT))
+            eot = next(self._control_named(_EOT), None)
         ends: set[int | None] = {self.eos_id, eot, eom}
         for name, texts in _FILL.items():
             token_id = self._special_id(name)
             if token_id is None:
-                self._promote(token_id := self._first(texts))
+                token_id = next(self._control_named(texts), None)
             if name in _FILL_ENDS:
                 ends.add(token_id)
-        for text in _ENDS:
-            if text in self.ids:
-                self._promote(self.ids[text])
-                ends.add(self.ids[text])
-        # Gemma has <s> and </s> as markup (strike-through), user-defined both; elsewhere </s> ends a sentence.
-        if "</s>" in self.ids and self.types[self.ids.get("<s>", 0)] != USER_DEFINED:
-            self._promote(self.ids["</s>"])
-            ends.add(self.ids["</s>"])
+        ends.update(self._control_named(_ENDS))
+        # Gemma has <s> and </s> as markup, user-defined both; elsewhere </s> ends a sentence.
+        if "<s>" not in self.ids or self.types[self.ids["<s>"]] != USER_DEFINED:
+            ends.update(self._control_named(("</s>",)))
         # Harmony and its relatives: <|end|> closes one message of several, these close the turn.
         if {"<|return|>", "<|call|>"} <= self.ids.keys() or {"<|calls|>", "<|flush|>"} <= self.ids.keys():
             ends.discard(self.ids.get("<|end|>"))

@@ -1,0 +1,8 @@
+#include "backend/cpu/simd/avx2.h"
+// after the words
+#include "backend/cpu/levels.h"
+#include "backend/cpu/table.inl.h"
+
+namespace pllm::cpu {
+extern constexpr KernelTable kAvx2Table = make_table("avx2");
+}

@@ -1,0 +1,8 @@
+#include "backend/cpu/simd/avx512.h"
+// after the words
+#include "backend/cpu/levels.h"
+#include "backend/cpu/table.inl.h"
+
+namespace pllm::cpu {
+extern constexpr KernelTable kAvx512VnniTable = make_table("avx512vnni");
+}

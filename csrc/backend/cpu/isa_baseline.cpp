@@ -1,0 +1,8 @@
+#include "backend/cpu/simd/baseline.h"
+// after the words
+#include "backend/cpu/levels.h"
+#include "backend/cpu/table.inl.h"
+
+namespace pllm::cpu {
+extern constexpr KernelTable kBaselineTable = make_table("baseline");
+}
