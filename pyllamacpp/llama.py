@@ -119,8 +119,8 @@ class Llama:
         model = self._model
         return (
             f"pyllamacpp: {name}: {model.arch}, {model.weight_bytes >> 20} MiB of weights, "
-            f"context {self._context.n_ctx} of {model.n_ctx_train}, {model.n_threads} threads, {model.isa}, "
-            f"{seconds:.2f} s"
+            f"context {self._context.n_ctx} (trained {model.n_ctx_train}), {model.n_threads} threads, "
+            f"{model.isa}, {seconds:.2f} s"
         )
 
     @classmethod
@@ -296,6 +296,8 @@ class Llama:
         return self.last_seed
 
     def _sampling(self, **given: Any) -> SamplingParams:
+        if given.get("seed") == -1:  # asked for a random one, whatever the object's own
+            given["seed"] = random_seed()
         return SamplingParams(penalty_last_n=self._defaults.penalty_last_n, **given)
 
     def sample(

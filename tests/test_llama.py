@@ -219,6 +219,7 @@ def test_seed(llm: Llama) -> None:
 
     assert draw(seed=5) == draw(seed=5) != draw(seed=6)
     assert draw() == draw() == draw(seed=1)  # the object's own seed
+    assert draw(seed=-1) != draw(seed=-1)
     llm.set_seed(None)
     texts = [(draw(), llm.last_seed) for _ in range(3)]
     assert len({seed for _, seed in texts}) == 3

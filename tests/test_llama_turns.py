@@ -98,7 +98,7 @@ def test_keyboard_interrupt_between_tokens(path: Path, llm: Llama) -> None:
 
 @pytest.mark.parametrize("logits_all", [False, True])
 def test_interruption_anywhere_leaves_the_object_whole(path: Path, logits_all: bool) -> None:
-    """Interrupt the n-th line run in `Context` and the token loop, for every n: the next request is unharmed."""
+    """Interrupt the n-th line run in `Context` and the token loop, for every n."""
     llm = Llama(path, seed=1, n_batch=4, logits_all=logits_all, verbose=False)
     want = text_of(llm(PROMPT, max_tokens=6, logit_bias=ENDLESS))
     rows = llm.scores.copy()
