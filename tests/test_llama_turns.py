@@ -119,7 +119,7 @@ def test_interruption_anywhere_leaves_the_object_whole(path: Path, logits_all: b
 
         sys.settrace(trace)
         try:
-            llm("hello in", max_tokens=2)
+            llm("zz yy xx hello", max_tokens=2)
             ended = True
         except KeyboardInterrupt:
             ended = False
