@@ -5,7 +5,6 @@
 #include <memory>
 #include <new>
 
-#include "backend/cpu/panel.h"
 #include "backend/cpu/select.h"
 #include "base/cpu_info.h"
 #include "base/error.h"
@@ -74,7 +73,8 @@ struct Panels {
     data = aligned(size_t(count()) * stride);
     for (int64_t p = 0; p < count(); p++) {
       const int n = int(std::min<int64_t>(cpu::kPanelRows, rows - p * cpu::kPanelRows));
-      kernels.repack(raw.data() + p * cpu::kPanelRows * raw.shape(1), size_t(raw.shape(1)), n, cols, data.get() + size_t(p) * stride);
+      kernels.repack(raw.data() + p * cpu::kPanelRows * raw.shape(1), size_t(raw.shape(1)), n, cols,
+                     data.get() + size_t(p) * stride);
     }
   }
   int64_t count() const { return (rows + cpu::kPanelRows - 1) / cpu::kPanelRows; }
@@ -119,11 +119,35 @@ Bytes repack_roundtrip(const std::string& level, const std::string& format, cons
   return out;
 }
 
+py::dict machine(const std::string& root, const std::vector<int>& cpus) {
+  const ThreadCount threads = threads_for(root, cpus);
+  const MemoryInfo memory = memory_info(root);
+  py::dict d;
+  d["threads"] = threads.count;
+  d["threads_why"] = threads.why;
+  d["physical_cores"] = physical_cores(root, cpus);
+  d["memory_total"] = memory.total;
+  d["memory_available"] = memory.available;
+  d["memory_why"] = memory.why;
+  return d;
+}
+
+py::dict this_machine() {
+  const cpu::Level level = cpu::best_level();
+  py::dict d = machine("", cpu_affinity());
+  d["level"] = level.name;
+  d["why"] = level.why;
+  d["levels"] = cpu::supported_levels();
+  d["features"] = cpu_features();
+  return d;
+}
+
 }  // namespace
 
 void bind_kernels(py::module_& m) {
   m.def("formats", &formats, "(name, GGUF type id, weights in a block, bytes of a block) of every tensor format.");
-  m.def("decode", &decode_raw, py::arg("format"), py::arg("raw"), "Blocks as in the file (uint8) -> float32 weights, 1-D.");
+  m.def("decode", &decode_raw, py::arg("format"), py::arg("raw"),
+        "Blocks as in the file (uint8) -> float32 weights, 1-D.");
   m.def("levels", &cpu::supported_levels, "Instruction-set levels this machine supports, slowest first.");
   m.def("matmul", &matmul, py::arg("level"), py::arg("format"), py::arg("raw"), py::arg("x"),
         "raw (rows, row bytes) times x (n, cols) -> (n, rows), by the kernels of a level.");
@@ -131,6 +155,9 @@ void bind_kernels(py::module_& m) {
         "The same by plain scalar code; every avx level must give the same bits.");
   m.def("repack_roundtrip", &repack_roundtrip, py::arg("level"), py::arg("format"), py::arg("raw"),
         "raw (rows, row bytes) to panels and back, row by row.");
+  m.def("cpu_info", &this_machine, "Instruction-set level, threads and memory of this machine, each with its reason.");
+  m.def("cpu_info_at", &machine, py::arg("root"), py::arg("cpus"),
+        "Threads and memory as <root>/proc and <root>/sys tell them, for a process that may run on `cpus`.");
 }
 
 }  // namespace pllm::python

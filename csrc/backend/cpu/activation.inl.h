@@ -26,8 +26,12 @@ static_assert(sizeof(Act32) == 44 && sizeof(ActK) == 384);
 // ---- tiles: full ones of kMaxTile tokens, then the smallest size that holds the rest, filled up with zero tokens
 constexpr int kTileSizes[] = {1, 2, 3, 4, 6, 8, 12, 16};
 // Float products keep two sums a token, so half as many tokens fit in 256-bit registers, three quarters in 512.
-template <Activation a> constexpr int kMaxTile = kTokens;
-template <> constexpr int kMaxTile<Activation::f32> = kTokens == 16 ? 12 : kTokens == 12 ? 6 : kTokens;
+template <Activation a>
+constexpr int kMaxTile = kTokens;
+template <>
+constexpr int kMaxTile<Activation::f32> = kTokens == 16   ? 12
+                                          : kTokens == 12 ? 6
+                                                          : kTokens;
 SIMD_INLINE int tile_index(int n) {  // of the smallest size that holds n tokens
   int i = 0;
   while (kTileSizes[i] < n) i++;
@@ -35,11 +39,16 @@ SIMD_INLINE int tile_index(int n) {  // of the smallest size that holds n tokens
 }
 SIMD_INLINE int tile_size(int n) { return kTileSizes[tile_index(n)]; }
 
-template <Activation a> constexpr int kActBlock = a == Activation::f32 ? 1 : a == Activation::q8 ? 32 : 256;
-template <Activation a> constexpr size_t kActBytes = a == Activation::f32  ? sizeof(float)
-                                                     : a == Activation::q8 ? sizeof(Act32)
-                                                                           : sizeof(ActK);
-template <Activation a> size_t act_bytes(int64_t cols, int n) {
+template <Activation a>
+constexpr int kActBlock = a == Activation::f32  ? 1
+                          : a == Activation::q8 ? 32
+                                                : 256;
+template <Activation a>
+constexpr size_t kActBytes = a == Activation::f32  ? sizeof(float)
+                             : a == Activation::q8 ? sizeof(Act32)
+                                                   : sizeof(ActK);
+template <Activation a>
+size_t act_bytes(int64_t cols, int n) {
   const int rest = n % kMaxTile<a>;
   return size_t(n - rest + (rest ? tile_size(rest) : 0)) * size_t(cols / kActBlock<a>) * kActBytes<a>;
 }
@@ -50,7 +59,8 @@ constexpr float kRound = 12582912.f;  // 1.5 * 2^23: adding it leaves the neares
 SIMD_INLINE float bits_to_float(int32_t v) { return __builtin_bit_cast(float, v); }
 
 // q[0..n) and the scale of n floats, n a multiple of 16. Not a number or infinite anywhere: codes 0, scale NaN.
-template <int N> SIMD_INLINE float round_block(const float* x, int8_t* q) {
+template <int N>
+SIMD_INLINE float round_block(const float* x, int8_t* q) {
   I top = set32(0);  // of the magnitudes' bits: ordered like the floats, NaN above all
   for (int i = 0; i < N; i += kLanes) top = max(top, and_(as_int(loadf(x + i)), set32(0x7fffffff)));
   int32_t lanes[kLanes], bits = 0;
@@ -105,11 +115,21 @@ SIMD_INLINE void fill(const float* x, ActK& a) {
 SIMD_INLINE void fill(const float* x, float& a) { a = *x; }
 
 // ---- the table's functions
-template <Activation a> struct ActOf { using type = float; };
-template <> struct ActOf<Activation::q8> { using type = Act32; };
-template <> struct ActOf<Activation::q8k> { using type = ActK; };
+template <Activation a>
+struct ActOf {
+  using type = float;
+};
+template <>
+struct ActOf<Activation::q8> {
+  using type = Act32;
+};
+template <>
+struct ActOf<Activation::q8k> {
+  using type = ActK;
+};
 
-template <Activation a> void prepare(const float* x, size_t ldx, int64_t cols, int n, int t0, int t1, uint8_t* act) {
+template <Activation a>
+void prepare(const float* x, size_t ldx, int64_t cols, int n, int t0, int t1, uint8_t* act) {
   using Act = typename ActOf<a>::type;
   const int64_t blocks = cols / kActBlock<a>;
   for (int t = t0; t < t1; t++) {
@@ -123,7 +143,10 @@ template <Activation a> void prepare(const float* x, size_t ldx, int64_t cols, i
   }
 }
 
-template <Activation a> constexpr ActivationKernels activation_kernels() { return {&act_bytes<a>, &prepare<a>}; }
+template <Activation a>
+constexpr ActivationKernels activation_kernels() {
+  return {&act_bytes<a>, &prepare<a>};
+}
 
 }  // namespace
 }  // namespace pllm::cpu

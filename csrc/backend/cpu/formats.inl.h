@@ -9,12 +9,14 @@
 namespace pllm::cpu {
 namespace {
 
-template <Format> struct Weights;
+template <Format>
+struct Weights;
 
 SIMD_INLINE I line(const uint8_t* p, int i) { return load(p + i * kLineBytes); }
 
 // Shared by all formats of 4-bit codes: low nibbles are the first half of the block, high nibbles the second.
-template <bool HIGH> SIMD_INLINE void nibbles(const uint8_t* p, int n, I* w) {
+template <bool HIGH>
+SIMD_INLINE void nibbles(const uint8_t* p, int n, I* w) {
   for (int i = 0; i < n; i++) w[i] = and_(HIGH ? shr<4>(line(p, i)) : line(p, i), set8(15));
 }
 SIMD_INLINE void nibbles_32(const uint8_t* p, I* w) {
@@ -50,20 +52,23 @@ SIMD_INLINE void through(const Table& t, I* w) {
 }
 
 // ---- 32 weights a block: weight = scale (code - zero) + min
-template <> struct Weights<Format::Q4_0> {
+template <>
+struct Weights<Format::Q4_0> {
   static constexpr int bits = 4, zero = 8;
   static constexpr bool has_min = false;
   SIMD_INLINE void codes(const uint8_t* p, I* w) { nibbles_32(p, w); }
   SIMD_INLINE F scale(const uint8_t*, const uint8_t* head) { return load_half(head); }
 };
-template <> struct Weights<Format::Q4_1> {
+template <>
+struct Weights<Format::Q4_1> {
   static constexpr int bits = 4, zero = 0;
   static constexpr bool has_min = true;
   SIMD_INLINE void codes(const uint8_t* p, I* w) { nibbles_32(p + kLineBytes, w); }
   SIMD_INLINE F scale(const uint8_t* p, const uint8_t*) { return low_half(line(p, 0)); }
   SIMD_INLINE F min(const uint8_t* p) { return low_half(shr<16>(line(p, 0))); }
 };
-template <> struct Weights<Format::Q5_0> {
+template <>
+struct Weights<Format::Q5_0> {
   static constexpr int bits = 5, zero = 16;
   static constexpr bool has_min = false;
   SIMD_INLINE void codes(const uint8_t* p, I* w) {
@@ -72,7 +77,8 @@ template <> struct Weights<Format::Q5_0> {
   }
   SIMD_INLINE F scale(const uint8_t*, const uint8_t* head) { return load_half(head); }
 };
-template <> struct Weights<Format::Q5_1> {
+template <>
+struct Weights<Format::Q5_1> {
   static constexpr int bits = 5, zero = 0;
   static constexpr bool has_min = true;
   SIMD_INLINE void codes(const uint8_t* p, I* w) {
@@ -82,7 +88,8 @@ template <> struct Weights<Format::Q5_1> {
   SIMD_INLINE F scale(const uint8_t* p, const uint8_t*) { return low_half(line(p, 0)); }
   SIMD_INLINE F min(const uint8_t* p) { return low_half(shr<16>(line(p, 0))); }
 };
-template <> struct Weights<Format::Q8_0> {
+template <>
+struct Weights<Format::Q8_0> {
   static constexpr int bits = 8, zero = kByteOffset;
   static constexpr bool has_min = false;
   SIMD_INLINE void codes(const uint8_t* p, I* w) {
@@ -90,7 +97,8 @@ template <> struct Weights<Format::Q8_0> {
   }
   SIMD_INLINE F scale(const uint8_t*, const uint8_t* head) { return load_half(head); }
 };
-template <> struct Weights<Format::IQ4_NL> {
+template <>
+struct Weights<Format::IQ4_NL> {
   static constexpr int bits = 8, zero = kByteOffset;
   static constexpr bool has_min = false;
   SIMD_INLINE void codes(const uint8_t* p, I* w) {
@@ -99,7 +107,8 @@ template <> struct Weights<Format::IQ4_NL> {
   }
   SIMD_INLINE F scale(const uint8_t*, const uint8_t* head) { return load_half(head); }
 };
-template <> struct Weights<Format::MXFP4> {
+template <>
+struct Weights<Format::MXFP4> {
   static constexpr int bits = 5, zero = 16;
   static constexpr bool has_min = false;
   SIMD_INLINE void codes(const uint8_t* p, I* w) {
@@ -123,7 +132,8 @@ struct NoHighBits {
   NoHighBits(const uint8_t*) {}
   void next() {}
 };
-template <int FIRST, int N> struct HighBits {  // lines of single bits, all chunks' in one byte
+template <int FIRST, int N>
+struct HighBits {  // lines of single bits, all chunks' in one byte
   I bits[8];
   __attribute__((always_inline)) HighBits(const uint8_t* p) {
     for (int i = 0; i < 8; i++) bits[i] = line(p, FIRST + i);
@@ -148,7 +158,8 @@ struct ScalesMins {
   static constexpr int n_min = 4;
   static constexpr int first_k(int chunk, int step) { return 64 * chunk + 32 * step; }
   SIMD_INLINE void scales(const uint8_t* p, const uint8_t*, BlockScales& s) {
-    const I d = line(p, 0), a = line(p, 1), b = line(p, 2), c = line(p, 3), six = set8(63), four = set8(15), top = set8(0x30);
+    const I d = line(p, 0), a = line(p, 1), b = line(p, 2), c = line(p, 3), six = set8(63), four = set8(15),
+            top = set8(0x30);
     s.d = low_half(d);
     s.dmin = low_half(shr<16>(d));
     byte_scales(and_(a, six), s.scale);
@@ -160,22 +171,29 @@ struct ScalesMins {
     s.min[3] = even_bytes(shr<8>(high));
   }
 };
-template <> struct Weights<Format::Q4_K> : ScalesMins {
+template <>
+struct Weights<Format::Q4_K> : ScalesMins {
   static constexpr int bits = 4, codes_at = 4, chunk_lines = 8;
   using High = NoHighBits;
-  template <int S> SIMD_INLINE void codes(const uint8_t* p, const High&, I* w) { nibbles<S == 1>(p, 8, w); }
+  template <int S>
+  SIMD_INLINE void codes(const uint8_t* p, const High&, I* w) {
+    nibbles<S == 1>(p, 8, w);
+  }
 };
-template <> struct Weights<Format::Q5_K> : ScalesMins {
+template <>
+struct Weights<Format::Q5_K> : ScalesMins {
   static constexpr int bits = 5, codes_at = 12, chunk_lines = 8;
   using High = HighBits<4, 2>;
-  template <int S> SIMD_INLINE void codes(const uint8_t* p, const High& high, I* w) {
+  template <int S>
+  SIMD_INLINE void codes(const uint8_t* p, const High& high, I* w) {
     nibbles<S == 1>(p, 8, w);
     for (int i = 0; i < 8; i++) w[i] = or_and(w[i], shr<S - 4>(high.bits[i]), set8(16));
   }
 };
 
 // 4 x 16 k a chunk: from 128 (c / 2) + 16 (c % 2), 32 apart. Lines: four of scales; a chunk: upper bits, nibbles.
-template <> struct Weights<Format::Q6_K> {
+template <>
+struct Weights<Format::Q6_K> {
   static constexpr int bits = 6, codes_at = 4, chunk_lines = 12, chunks = 4, steps = 2, n_min = 0;
   static constexpr bool sub16 = true, zero32 = true;
   static constexpr int second = 32;  // the other 16 k of a step, from first_k
@@ -192,7 +210,8 @@ template <> struct Weights<Format::Q6_K> {
       o[5] = scale_form(sar<24>(v));
     }
   }
-  template <int S> SIMD_INLINE void codes(const uint8_t* p, const High&, I* w) {
+  template <int S>
+  SIMD_INLINE void codes(const uint8_t* p, const High&, I* w) {
     nibbles<S == 1>(p + 4 * kLineBytes, 8, w);
     for (int i = 0; i < 4; i++) {
       w[i] = or_and(w[i], shr<4 * S - 4>(line(p, i)), set8(0x30));
@@ -207,7 +226,8 @@ struct TwoBits {
   static constexpr bool sub16 = true;
   static constexpr int first_k(int chunk, int step) { return 128 * chunk + 32 * step; }
 };
-template <> struct Weights<Format::Q2_K> : TwoBits {  // lines: d | dmin, four of scales (low nibbles) and mins
+template <>
+struct Weights<Format::Q2_K> : TwoBits {  // lines: d | dmin, four of scales (low nibbles) and mins
   static constexpr int bits = 2, codes_at = 5, n_min = 8;
   static constexpr bool zero32 = false;
   using High = NoHighBits;
@@ -222,16 +242,19 @@ template <> struct Weights<Format::Q2_K> : TwoBits {  // lines: d | dmin, four o
       s.min[2 * i + 1] = even_bytes(shr<8>(m));
     }
   }
-  template <int S> SIMD_INLINE void codes(const uint8_t* p, const High&, I* w) {
+  template <int S>
+  SIMD_INLINE void codes(const uint8_t* p, const High&, I* w) {
     for (int i = 0; i < 8; i++) w[i] = and_(shr<2 * S>(line(p, i)), set8(3));
   }
 };
 // Lines: three of scales, eight of third bits. Codes are taken times 8, which makes their zero point 4 the 32 of Q6_K.
-template <> struct Weights<Format::Q3_K> : TwoBits {
+template <>
+struct Weights<Format::Q3_K> : TwoBits {
   static constexpr int bits = 6, codes_at = 11, n_min = 0;
   static constexpr bool zero32 = true;
   using High = HighBits<3, 4>;
-  template <int QUAD> SIMD_INLINE void four_scales(I low, I high, I* scale) {
+  template <int QUAD>
+  SIMD_INLINE void four_scales(I low, I high, I* scale) {
     const I v = or_and(and_(low, set8(15)), shr<2 * QUAD - 4>(high), set8(0x30));
     scale[0] = scale_form(sub(and_(v, set32(255)), set32(32)));
     scale[1] = scale_form(sub(and_(shr<8>(v), set32(255)), set32(32)));
@@ -246,20 +269,23 @@ template <> struct Weights<Format::Q3_K> : TwoBits {
     four_scales<2>(shr<4>(a), high, s.scale + 8);
     four_scales<3>(shr<4>(b), high, s.scale + 12);
   }
-  template <int S> SIMD_INLINE void codes(const uint8_t* p, const High& high, I* w) {
+  template <int S>
+  SIMD_INLINE void codes(const uint8_t* p, const High& high, I* w) {
     for (int i = 0; i < 8; i++)
       w[i] = or_and(and_(shr<2 * S - 3>(line(p, i)), set8(0x18)), shr<S - 5>(high.bits[i]), set8(0x20));
   }
 };
 
 // Lines: d | scales' upper bits, scales' nibbles. A step is the 32 k of one scale: 4 lines, low nibbles first.
-template <> struct Weights<Format::IQ4_XS> {
+template <>
+struct Weights<Format::IQ4_XS> {
   static constexpr int bits = 8, codes_at = 2, chunk_lines = 8, chunks = 4, steps = 2;
   static constexpr int n_min = kByteOffset ? 4 : 0;  // the scales, to take off the offset
   static constexpr bool sub16 = false;
   static constexpr int first_k(int chunk, int step) { return 64 * chunk + 32 * step; }
   using High = NoHighBits;
-  template <int G> SIMD_INLINE I scale_of(I high, I low) {
+  template <int G>
+  SIMD_INLINE I scale_of(I high, I low) {
     const I v = or_and(and_(shr<4 * G>(low), set32(15)), shr<16 + 2 * G - 4>(high), set32(0x30));
     return sub(v, set32(32));
   }
@@ -277,22 +303,26 @@ template <> struct Weights<Format::IQ4_XS> {
       s.min[3] = pair(v[5], v[7]);
     }
   }
-  template <int S> SIMD_INLINE void codes(const uint8_t* p, const High&, I* w) {
+  template <int S>
+  SIMD_INLINE void codes(const uint8_t* p, const High&, I* w) {
     nibbles_32(p + 4 * S * kLineBytes, w);
     through(kIq4, w);
   }
 };
 
 // ---- floats: the weight of row r at k, as it is
-template <> struct Weights<Format::F32> {
+template <>
+struct Weights<Format::F32> {
   static constexpr int stride = 64;
   SIMD_INLINE F weight(const uint8_t* p) { return as_float(load(p)); }
 };
-template <> struct Weights<Format::F16> {
+template <>
+struct Weights<Format::F16> {
   static constexpr int stride = 32;
   SIMD_INLINE F weight(const uint8_t* p) { return load_half(p); }
 };
-template <> struct Weights<Format::BF16> {
+template <>
+struct Weights<Format::BF16> {
   static constexpr int stride = 32;
   SIMD_INLINE F weight(const uint8_t* p) { return load_bf16(p); }
 };

@@ -11,20 +11,23 @@
 namespace pllm::cpu {
 namespace {
 
-constexpr int kHalves = kPanelRows / kLanes;         // registers of a 16-row line
+constexpr int kHalves = kPanelRows / kLanes;  // registers of a 16-row line
 constexpr int kHalfBytes = kLineBytes / kHalves;
-constexpr size_t kPanelsInL2 = size_t{768} << 10;    // bytes that stay in L2 while all tokens pass
+constexpr size_t kPanelsInL2 = size_t{768} << 10;  // bytes that stay in L2 while all tokens pass
 
 // Prefetch into L2 this far ahead, and every line: one left out halves the speed. One token on full-width vectors
 // reads so plainly that the hardware does better alone.
-template <int T> constexpr int kAhead = T > 1 || kHalves > 1 ? 8192 : 0;
-template <int T> SIMD_INLINE void prefetch_lines(const uint8_t* p, int n) {
+template <int T>
+constexpr int kAhead = T > 1 || kHalves > 1 ? 8192 : 0;
+template <int T>
+SIMD_INLINE void prefetch_lines(const uint8_t* p, int n) {
   if constexpr (kAhead<T> != 0)
     for (int i = 0; i < n; i++) __builtin_prefetch(p + kAhead<T> + i * kLineBytes, 0, 2);
 }
 
 // Steps p over the group's line of odd bytes where block b is a group's first; returns block b's place in that line.
-template <Format f, int T> SIMD_INLINE const uint8_t* head_of(int64_t b, const uint8_t*& p, const uint8_t* head) {
+template <Format f, int T>
+SIMD_INLINE const uint8_t* head_of(int64_t b, const uint8_t*& p, const uint8_t* head) {
   static constexpr PanelLayout L = panel_layout(f);
   if constexpr (L.odd_bytes == 0) return head;
   if (b % L.group) return head + kPanelRows * L.odd_bytes;
@@ -34,7 +37,8 @@ template <Format f, int T> SIMD_INLINE const uint8_t* head_of(int64_t b, const u
 }
 
 // What the dot of 32 weights starts from, to take off their zero point.
-template <int ZERO> SIMD_INLINE I zero_start(const Act32& x) {
+template <int ZERO>
+SIMD_INLINE I zero_start(const Act32& x) {
   if constexpr (ZERO == 0) return set32(0);
   static_assert(ZERO == 0 || ZERO == 8 || ZERO == 16 || ZERO == 128);
   return shr<ZERO == 128 ? -4 : ZERO == 16 ? -1 : 0>(set32(x.minus8sum));
@@ -45,7 +49,7 @@ template <Format f, int T>
 void tile_32(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy) {
   using W = Weights<f>;
   static constexpr PanelLayout L = panel_layout(f);
-  constexpr int kAtOnce = T <= 4 ? kHalves : 1;  // few tokens: one pass over the panel; many: sums in registers
+  constexpr int kAtOnce = T * kHalves <= 8 ? kHalves : 1;  // few tokens: one pass over the panel; many: sums in registers
   for (int h0 = 0; h0 < kHalves; h0 += kAtOnce) {
     const uint8_t *head = nullptr, *p = panel;
     const Act32* x = reinterpret_cast<const Act32*>(act);
@@ -76,7 +80,8 @@ void tile_32(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, s
 }
 
 // A block's value for one token: integer sums to float.
-template <Format f> SIMD_INLINE F block_value(I sum, const BlockScales& s, const ActK& x) {
+template <Format f>
+SIMD_INLINE F block_value(I sum, const BlockScales& s, const ActK& x) {
   using W = Weights<f>;
   if constexpr (W::n_min == 0) return mul(to_float(sum), s.d);
   const int8_t* sums = reinterpret_cast<const int8_t*>(W::sub16 ? x.sum16 : x.sum32);
@@ -87,8 +92,8 @@ template <Format f> SIMD_INLINE F block_value(I sum, const BlockScales& s, const
 }
 
 template <Format f, int T, int S>
-SIMD_INLINE void step_256(I* sum, const uint8_t* p, int chunk, const typename Weights<f>::High& high, const BlockScales& s,
-                          const ActK* x) {
+SIMD_INLINE void step_256(I* sum, const uint8_t* p, int chunk, const typename Weights<f>::High& high,
+                          const BlockScales& s, const ActK* x) {
   using W = Weights<f>;
   I w[8];
   W::template codes<S>(p, high, w);
@@ -145,7 +150,7 @@ void tile_256(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, 
 template <Format f, int T>
 void tile_float(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy) {
   using W = Weights<f>;
-  constexpr int kAtOnce = T <= 2 ? kHalves : 1;
+  constexpr int kAtOnce = T * kHalves <= 4 ? kHalves : 1;
   for (int h0 = 0; h0 < kHalves; h0 += kAtOnce) {
     const uint8_t* p = panel + h0 * W::stride / kHalves;
     const float* x = reinterpret_cast<const float*>(act);
@@ -172,16 +177,22 @@ void tile_float(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y
 }
 
 using Tile = void (*)(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy);
-template <Format f, int T> constexpr Tile tile_of() {
+template <Format f, int T>
+constexpr Tile tile_of() {
   constexpr Activation kind = info(f).activation;
-  if constexpr (T > kMaxTile<kind>) return nullptr;
-  else if constexpr (kind == Activation::f32) return &tile_float<f, T>;
-  else if constexpr (kind == Activation::q8) return &tile_32<f, T>;
-  else return &tile_256<f, T>;
+  if constexpr (T > kMaxTile<kind>)
+    return nullptr;
+  else if constexpr (kind == Activation::f32)
+    return &tile_float<f, T>;
+  else if constexpr (kind == Activation::q8)
+    return &tile_32<f, T>;
+  else
+    return &tile_256<f, T>;
 }
 
 // A tile that does not fill its panel or its tokens goes through a buffer, so that nothing else is overwritten.
-void irregular_tile(Tile tile, const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy, int rows, int n) {
+void irregular_tile(Tile tile, const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy, int rows,
+                    int n) {
   float all[kTokens * kPanelRows];
   tile(panel, cols, act, all, kPanelRows);
   for (int t = 0; t < n; t++) __builtin_memcpy(y + size_t(t) * ldy, all + t * kPanelRows, size_t(rows) * sizeof(float));
@@ -206,8 +217,11 @@ void matmul(const uint8_t* panels, int64_t cols, int64_t n_rows, const uint8_t* 
       for (int64_t q = q0; q < q1; q++) {
         const int64_t rows = n_rows - q * kPanelRows;
         float* out = y + size_t(t0) * ldy + q * kPanelRows;
-        if (rows >= kPanelRows && tokens == kTileSizes[size]) tiles[size](panels + size_t(q) * stride, cols, x, out, ldy);
-        else irregular_tile(tiles[size], panels + size_t(q) * stride, cols, x, out, ldy, int(rows < kPanelRows ? rows : kPanelRows), tokens);
+        if (rows >= kPanelRows && tokens == kTileSizes[size])
+          tiles[size](panels + size_t(q) * stride, cols, x, out, ldy);
+        else
+          irregular_tile(tiles[size], panels + size_t(q) * stride, cols, x, out, ldy,
+                         int(rows < kPanelRows ? rows : kPanelRows), tokens);
       }
     }
   }

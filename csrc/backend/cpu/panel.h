@@ -24,8 +24,8 @@ struct PanelLayout {
   int words_at = 0;   // their place in the file's block
   int odd_bytes = 0;  // bytes of a block that are in no word
   int odd_at = 0;
-  int group = 1;                // blocks whose odd bytes share a line
-  int bits_line = -1;           // the line of 32 single bits, permuted: bit i of byte b belongs to k = 4i + b
+  int group = 1;                 // blocks whose odd bytes share a line
+  int bits_line = -1;            // the line of 32 single bits, permuted: bit i of byte b belongs to k = 4i + b
   uint8_t word[kMaxWords] = {};  // word[i]: which word of the file's block line i holds
 };
 

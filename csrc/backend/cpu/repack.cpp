@@ -20,26 +20,35 @@ constexpr uint32_t unshuffle(uint32_t v) {
 // The five bits of the index turn by two for bits_line's order, by three more back.
 constexpr uint32_t spread_bits(uint32_t v) { return unshuffle(unshuffle(v)); }
 constexpr uint32_t gather_bits(uint32_t v) { return unshuffle(unshuffle(unshuffle(v))); }
-static_assert(spread_bits(1u << 29) == 1u << (29 % 4 * 8 + 29 / 4) && gather_bits(spread_bits(0x12345678)) == 0x12345678);
+static_assert(spread_bits(1u << 29) == 1u << (29 % 4 * 8 + 29 / 4) &&
+              gather_bits(spread_bits(0x12345678)) == 0x12345678);
 
 // Calls block(file block's index, its odd bytes' line part, its lines) for a whole row of blocks.
-template <const PanelLayout& L, class Byte, class Fn> void walk(Byte* panel, int64_t cols, Fn block) {
+template <const PanelLayout& L, class Byte, class Fn>
+void walk(Byte* panel, int64_t cols, Fn block) {
   Byte* head = nullptr;
   for (int64_t b = 0; b < cols / L.block_weights; b++, panel += L.words * kLineBytes) {
     if constexpr (L.odd_bytes != 0) {
-      if (b % L.group == 0) head = panel, panel += kLineBytes;
-      else head += kPanelRows * L.odd_bytes;
+      if (b % L.group == 0)
+        head = panel, panel += kLineBytes;
+      else
+        head += kPanelRows * L.odd_bytes;
     }
     block(b, head, panel);
   }
 }
-template <Format f> constexpr PanelLayout kLayout = panel_layout(f);
+template <Format f>
+constexpr PanelLayout kLayout = panel_layout(f);
 
 }  // namespace
 
-template <Format f> size_t panel_bytes_of(int64_t cols) { return panel_bytes(kLayout<f>, cols); }
+template <Format f>
+size_t panel_bytes_of(int64_t cols) {
+  return panel_bytes(kLayout<f>, cols);
+}
 
-template <Format f> void repack(const uint8_t* rows, size_t row_bytes, int n_rows, int64_t cols, uint8_t* panel) {
+template <Format f>
+void repack(const uint8_t* rows, size_t row_bytes, int n_rows, int64_t cols, uint8_t* panel) {
   constexpr const PanelLayout& L = kLayout<f>;
   if (n_rows < kPanelRows || cols / L.block_weights % L.group) std::memset(panel, 0, panel_bytes(L, cols));
   walk<L>(panel, cols, [&](int64_t b, uint8_t* head, uint8_t* lines) {
@@ -58,7 +67,8 @@ template <Format f> void repack(const uint8_t* rows, size_t row_bytes, int n_row
   });
 }
 
-template <Format f> void unpack_row(const uint8_t* panel, int row, int64_t cols, uint8_t* blocks) {
+template <Format f>
+void unpack_row(const uint8_t* panel, int row, int64_t cols, uint8_t* blocks) {
   constexpr const PanelLayout& L = kLayout<f>;
   walk<L>(panel, cols, [&](int64_t b, const uint8_t* head, const uint8_t* lines) {
     uint8_t* to = blocks + b * L.block_bytes;
@@ -72,9 +82,9 @@ template <Format f> void unpack_row(const uint8_t* panel, int row, int64_t cols,
   });
 }
 
-#define FORMAT(name, ...)                                                                              \
-  template size_t panel_bytes_of<Format::name>(int64_t);                                               \
-  template void repack<Format::name>(const uint8_t*, size_t, int, int64_t, uint8_t*);                  \
+#define FORMAT(name, ...)                                                             \
+  template size_t panel_bytes_of<Format::name>(int64_t);                              \
+  template void repack<Format::name>(const uint8_t*, size_t, int, int64_t, uint8_t*); \
   template void unpack_row<Format::name>(const uint8_t*, int, int64_t, uint8_t*);
 #include "quant/formats.def"
 #undef FORMAT

@@ -52,7 +52,8 @@ const KernelTable* find(std::string_view level) {
 [[noreturn]] void refuse(std::string_view level, const std::string& source) {
   std::string names;
   for (const std::string& name : supported_levels()) names += (names.empty() ? "" : ", ") + name;
-  throw Error(ErrorKind::bad_value, source + "instruction-set level \"" + std::string(level) + "\" is not supported on this machine",
+  throw Error(ErrorKind::bad_value,
+              source + "instruction-set level \"" + std::string(level) + "\" is not supported on this machine",
               "Supported here: " + names + ".");
 }
 
@@ -74,10 +75,11 @@ Level best_level() {
 }
 
 const KernelTable& kernels(std::string_view level) {
-  const std::string name = level.empty() ? best_level().name : std::string(level);
-  const KernelTable* table = find(name);
-  if (!table) refuse(name, "");
+  const KernelTable* table = find(level);
+  if (!table) refuse(level, "");
   return *table;
 }
+
+const KernelTable& default_kernels() { return kernels(best_level().name); }
 
 }  // namespace pllm::cpu

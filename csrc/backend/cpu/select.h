@@ -18,7 +18,8 @@ struct Level {
 // The fastest supported level, or the one PYLLAMACPP_ISA asks for: read at each call, bad_value if it is not supported.
 Level best_level();
 
-// The kernels of a level; "" means best_level(). A level that is unknown or not supported here: bad_value.
-const KernelTable& kernels(std::string_view level = {});
+// The kernels of a level. One that is unknown or not supported here: bad_value.
+const KernelTable& kernels(std::string_view level);
+const KernelTable& default_kernels();  // of best_level()
 
 }  // namespace pllm::cpu

@@ -13,7 +13,8 @@ template <Format f> constexpr MatmulKernels matmul_kernels() {
   return {&panel_bytes_of<f>, &repack<f>, &unpack_row<f>, &matmul<f>};
 }
 
-constexpr KernelTable make_table(const char* level) {
+constexpr KernelTable make_table(const char* level, const ElementwiseKernels* elementwise,
+                                 const AttentionKernels* attention) {
   return {level,
           {
 #define FORMAT(name, ...) matmul_kernels<Format::name>(),
@@ -21,7 +22,9 @@ constexpr KernelTable make_table(const char* level) {
 #undef FORMAT
           },
           {activation_kernels<Activation::f32>(), activation_kernels<Activation::q8>(),
-           activation_kernels<Activation::q8k>()}};
+           activation_kernels<Activation::q8k>()},
+          elementwise,
+          attention};
 }
 
 }  // namespace
