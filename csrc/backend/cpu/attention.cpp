@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <iterator>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 
@@ -15,6 +15,7 @@ constexpr float kLog2E = 1.44269504f;
 constexpr int kTileRows = 64;                          // query rows that share one pass over the pages
 constexpr int kItemsPerThread = 8;                     // enough to even out threads that run at different speeds
 constexpr size_t kMaxPartialBytes = size_t{64} << 20;  // above it whole tiles are the items
+constexpr int kNoWindow = 1 << 30;                     // far from overflow when positions are subtracted
 
 size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 size_t padded(int head_dim_v) { return round_up(size_t(head_dim_v), 16); }
@@ -97,7 +98,7 @@ Attention::Plan Attention::make_plan(const AttentionArgs& a) const {
   p.tile_tokens = std::max(1, kTileRows / p.group);
   p.n_tiles = (a.n + p.tile_tokens - 1) / p.tile_tokens;
   p.n_tasks = p.n_tiles * a.kv.n_head_kv;
-  p.window = a.window > 0 ? a.window : std::numeric_limits<int>::max();
+  p.window = a.window > 0 ? std::min(a.window, kNoWindow) : kNoWindow;
   p.n_v = padded(a.kv.head_dim_v);
   p.head_bytes = kv_head_page_bytes(a.kv.head_dim_k, a.kv.head_dim_v);
   p.max_chunks = 0;
@@ -113,17 +114,23 @@ Attention::Plan Attention::make_plan(const AttentionArgs& a) const {
 void Attention::reserve(const AttentionArgs& a, const Plan& p) {
   const size_t rows = p.max_rows, d_k = size_t(a.kv.head_dim_k);
   for (Workspace& w : workspaces_) {
-    const size_t sizes[] = {
-        rows * d_k, rows * kChunkTokens, std::max(d_k, p.n_v) * kPageTokens, rows, rows, rows * p.n_v, rows,
-        rows,       rows * p.n_v};
-    float** const places[] = {&w.q,         &w.scores,    &w.page,      &w.chunk.max, &w.chunk.sum,
-                              &w.chunk.acc, &w.total.max, &w.total.sum, &w.total.acc};
+    const std::pair<float**, size_t> parts[] = {
+        {&w.q, rows * d_k},
+        {&w.scores, rows * kChunkTokens},
+        {&w.page, std::max(d_k, p.n_v) * kPageTokens},
+        {&w.chunk.max, rows},
+        {&w.chunk.sum, rows},
+        {&w.chunk.acc, rows * p.n_v},
+        {&w.total.max, rows},
+        {&w.total.sum, rows},
+        {&w.total.acc, rows * p.n_v},
+    };
     size_t total = 0;
-    for (const size_t n : sizes) total += round_up(n, 16);
+    for (const auto& [place, n] : parts) total += round_up(n, 16);
     float* next = w.floats.at_least(total);
-    for (size_t i = 0; i < std::size(sizes); i++) {
-      *places[i] = next;
-      next += round_up(sizes[i], 16);
+    for (const auto& [place, n] : parts) {
+      *place = next;
+      next += round_up(n, 16);
     }
     if (w.pos.size() < rows) w.pos.resize(rows);
   }
@@ -193,7 +200,7 @@ void Attention::run_item(const AttentionArgs& a, const Plan& p, Workspace& w, in
 }
 
 Attention::Results Attention::partial(const Plan& p, int task, int chunk) {
-  float* record = partials_.at_least(0) + (size_t(task) * size_t(p.max_chunks) + size_t(chunk)) * p.record_floats;
+  float* record = partials_.data() + (size_t(task) * size_t(p.max_chunks) + size_t(chunk)) * p.record_floats;
   return {record, record + p.max_rows, record + round_up(2 * p.max_rows, 16)};
 }
 

@@ -52,6 +52,7 @@ class Attention {
   class Floats {  // 64-byte aligned scratch, contents undefined
    public:
     float* at_least(size_t n);
+    float* data() { return data_.get(); }
 
    private:
     struct Free {

@@ -55,6 +55,27 @@ struct Ahead {
   }
 };
 
+// sum[m][j] += in[m * stride] row[j] for N vectors of row. The source order is the order of the instructions, and the
+// smaller of the two operand sets is the one kept in registers.
+template <int M, int N, class E>
+SIMD_INLINE void rank_one(F (&sum)[M][N], const float* in, int stride, const E* row) {
+  if constexpr (N <= M) {
+    F v[N];
+    SIMD_UNROLL for (int j = 0; j < N; j++) v[j] = load_element(row + j * kLanes);
+    SIMD_UNROLL for (int m = 0; m < M; m++) {
+      const F x = setf(in[m * stride]);
+      SIMD_UNROLL for (int j = 0; j < N; j++) sum[m][j] = fma(x, v[j], sum[m][j]);
+    }
+  } else {
+    F x[M];
+    SIMD_UNROLL for (int m = 0; m < M; m++) x[m] = setf(in[m * stride]);
+    SIMD_UNROLL for (int j = 0; j < N; j++) {
+      const F v = load_element(row + j * kLanes);
+      SIMD_UNROLL for (int m = 0; m < M; m++) sum[m][j] = fma(x[m], v, sum[m][j]);
+    }
+  }
+}
+
 // scores[m][t] = q[m] . key[t] for the 64 tokens of a page. Not inlined: its callers would spill its pointers.
 template <int M, class E>
 __attribute__((noinline)) void page_scores(const E* keys, int head_dim, const float* q, float* scores, Ahead ahead) {
@@ -65,10 +86,7 @@ __attribute__((noinline)) void page_scores(const E* keys, int head_dim, const fl
     const E* k = keys + t;
     for (int d = 0; d < head_dim; d++, k += kPageTokens) {
       ahead.template step<E, N * kLanes * sizeof(E)>();
-      SIMD_UNROLL for (int j = 0; j < N; j++) {
-        const F key = load_element(k + j * kLanes);
-        SIMD_UNROLL for (int m = 0; m < M; m++) acc[m][j] = fma(setf(q[m * head_dim + d]), key, acc[m][j]);
-      }
+      rank_one(acc, q + d, head_dim, k);
     }
     SIMD_UNROLL for (int m = 0; m < M; m++) {
       SIMD_UNROLL for (int j = 0; j < N; j++) storef(scores + m * kChunkTokens + t + j * kLanes, acc[m][j]);
@@ -88,10 +106,7 @@ SIMD_INLINE void block_values(const E* values, int width, int first, const float
     const E* v = values + first;
     for (int t = 0; t < kPageTokens; t++, v += width) {
       ahead.template step<E, N * kLanes * sizeof(E)>();
-      SIMD_UNROLL for (int j = 0; j < N; j++) {
-        const F value = load_element(v + j * kLanes);
-        SIMD_UNROLL for (int m = 0; m < M; m++) sum[m][j] = fma(setf(p[m * kChunkTokens + t]), value, sum[m][j]);
-      }
+      rank_one(sum, p + t, kChunkTokens, v);
     }
     SIMD_UNROLL for (int m = 0; m < M; m++) {
       SIMD_UNROLL for (int j = 0; j < N; j++) storef(acc + m * ld_acc + first + j * kLanes, sum[m][j]);

@@ -54,8 +54,8 @@ struct ElementwiseKernels {
 };
 
 inline constexpr int kPageTokens = 64;  // positions of one KV page
-inline constexpr int kChunkTokens =
-    256;  // positions of one softmax chunk, at absolute places: it fixes the order of sums
+// Positions of one softmax chunk, counted from position 0: part of the order of sums, so part of every result's bits.
+inline constexpr int kChunkTokens = 256;
 
 // Query rows of one KV head against one chunk of its keys. Results: the largest score, the sum of p = 2^(score - max)
 // and the sum of p v for every row; a row that sees no key of the chunk gets sum 0.
