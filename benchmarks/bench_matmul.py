@@ -32,7 +32,7 @@ def bench(level: str, name: str, weights: int, block_bytes: int, mb: float, toke
     row_bytes = COLS // weights * block_bytes
     rows = max(1, int(mb * 1e6 / row_bytes / 16)) * 16
     rng = np.random.default_rng(0)
-    raw = rng.integers(0, 60, (rows, row_bytes), dtype=np.uint8)  # any f16 or e8m0 of such bytes is finite
+    raw = rng.integers(0x38, 0x40, (rows, row_bytes), dtype=np.uint8)  # whatever scale such bytes are is normal
     start = time.perf_counter()
     panels = _core.Panels(level, name, raw)
     repack = raw.size / (time.perf_counter() - start)
