@@ -1,4 +1,4 @@
-"""Norms, rotary embedding and activations against float64, at every level; levels with fused multiply-add agree exactly."""
+"""Norms, rotary embedding and activations against float64; levels with fused multiply-add agree exactly."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ def test_layer_norm(level: str, n: int, affine: bool) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(("n", "n_rot"), [(8, 8), (16, 16), (64, 64), (80, 80), (96, 32), (128, 100), (30, 30), (16, 0)])
+@pytest.mark.parametrize(
+    ("n", "n_rot"), [(8, 8), (16, 16), (64, 64), (80, 80), (96, 32), (128, 100), (30, 30), (16, 0)]
+)
 @pytest.mark.parametrize("kind", ["norm", "neox"])
 def test_rope(level: str, n: int, n_rot: int, kind: str) -> None:
     x = rows(n)
@@ -106,7 +108,9 @@ def test_rope(level: str, n: int, n_rot: int, kind: str) -> None:
     got = _core.elementwise(level, f"rope_{kind}", x, turn, n_rot=n_rot)
     assert (got[:, n_rot:] == x[:, n_rot:]).all()
     half = n_rot // 2
-    a, b = (slice(0, half), slice(half, n_rot)) if kind == "neox" else (slice(0, n_rot, 2), slice(1, n_rot, 2))
+    a, b = (
+        (slice(0, half), slice(half, n_rot)) if kind == "neox" else (slice(0, n_rot, 2), slice(1, n_rot, 2))
+    )
     z = (x[:, a] + 1j * x[:, b].astype(np.float64)) * (turn[:, 0] + 1j * turn[:, 1].astype(np.float64))
     np.testing.assert_allclose(got[:, a], z.real, rtol=0, atol=2e-6)
     np.testing.assert_allclose(got[:, b], z.imag, rtol=0, atol=2e-6)
@@ -119,7 +123,9 @@ def test_exp2(level: str) -> None:
     exact = np.exp2(x.astype(np.float64))
     assert np.max(np.abs(got / exact - 1)) <= 1.5e-7
     assert (got == np.where(x == np.round(x), exact, got)).all()  # whole powers are exact
-    edges = np.array([[-np.inf, -1e30, -127, np.nextafter(np.float32(-126), np.float32(-200)), 128, np.inf]], np.float32)
+    edges = np.array(
+        [[-np.inf, -1e30, -127, np.nextafter(np.float32(-126), np.float32(-200)), 128, np.inf]], np.float32
+    )
     assert _core.elementwise(level, "exp2", edges).tolist() == [[0, 0, 0, 0, np.inf, np.inf]]
     assert np.isnan(_core.elementwise(level, "exp2", np.array([[np.nan]], np.float32))).all()
 
@@ -133,7 +139,9 @@ def test_relative_accuracy_on_the_small_side(level: str) -> None:
         assert np.max(np.abs(_core.elementwise(level, op, tiny, s=S) / exact - 1)) < 4e-7, op
     tail = np.linspace(-80, 0, 10_001, dtype=np.float32)[None, :-1]
     exact = silu(tail.astype(np.float64))
-    assert np.max(np.abs(_core.elementwise(level, "silu", tail) / exact - 1)) < (4e-7 if level in FUSED else 1e-5)
+    assert np.max(np.abs(_core.elementwise(level, "silu", tail) / exact - 1)) < (
+        4e-7 if level in FUSED else 1e-5
+    )
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -142,7 +150,9 @@ def test_extremes(level: str) -> None:
     for op in ("silu", "gelu_tanh", "gelu_erf"):
         got = _core.elementwise(level, op, big)
         assert (got[0, :2] == 0).all() and (got[0, 2:] == big[0, 2:]).all(), op
-    np.testing.assert_allclose(_core.elementwise(level, "softcap", big, s=30.0), [[-30, -30, 30, 30]], rtol=1e-7)
+    np.testing.assert_allclose(
+        _core.elementwise(level, "softcap", big, s=30.0), [[-30, -30, 30, 30]], rtol=1e-7
+    )
     for op in (*UNARY, "layer_norm"):
         assert np.isnan(_core.elementwise(level, op, np.full((1, 20), np.nan, np.float32), s=S)).all(), op
 

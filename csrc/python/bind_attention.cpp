@@ -1,14 +1,21 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
+#include "backend/cpu/attention.h"
 #include "backend/cpu/kernels.h"
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "python/bindings.h"
 
 namespace py = pybind11;
@@ -21,15 +28,16 @@ struct FloatLevel {
   const char* name;
   bool supported;
   const cpu::ElementwiseKernels* elementwise;
+  const cpu::AttentionKernels* attention;
 };
 
 std::vector<FloatLevel> float_levels() {
-  std::vector<FloatLevel> levels = {{"baseline", true, &cpu::kBaselineElementwise}};
+  std::vector<FloatLevel> levels = {{"baseline", true, &cpu::kBaselineElementwise, &cpu::kBaselineAttention}};
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-  levels.push_back({"avx2", avx2, &cpu::kAvx2Elementwise});
-  levels.push_back({"avx512", avx512, &cpu::kAvx512Elementwise});
+  levels.push_back({"avx2", avx2, &cpu::kAvx2Elementwise, &cpu::kAvx2Attention});
+  levels.push_back({"avx512", avx512, &cpu::kAvx512Elementwise, &cpu::kAvx512Attention});
 #endif
   return levels;
 }
@@ -84,6 +92,118 @@ Floats elementwise(const std::string& level, const std::string& op, const Floats
   return out;
 }
 
+// A KV cache of n_layers equal layers whose pages lie in no particular order, and attention over it.
+class KvAttention {
+ public:
+  KvAttention(const std::string& level, int n_head, int n_head_kv, int head_dim_k, int head_dim_v, int n_positions,
+              int n_threads, int n_layers)
+      : n_head_(n_head), pool_(n_threads), attention_(*float_level(level).attention, pool_) {
+    check(n_head_kv > 0 && n_positions > 0 && n_layers > 0, "sizes must be positive");
+    const size_t layer_bytes = size_t(n_head_kv) * cpu::kv_head_page_bytes(head_dim_k, head_dim_v);
+    const size_t page_bytes = layer_bytes * size_t(n_layers);
+    for (int i = 0; i < n_layers; i++) layers_.push_back({n_head_kv, head_dim_k, head_dim_v, size_t(i) * layer_bytes});
+    const size_t n_pages = size_t(n_positions + cpu::kPageTokens - 1) / cpu::kPageTokens;
+    n_bytes_ = n_pages * page_bytes;
+    memory_ = std::make_unique<uint8_t[]>(n_bytes_ + 64);
+    uint8_t* base = memory_.get() + (64 - reinterpret_cast<uintptr_t>(memory_.get()) % 64) % 64;
+    for (size_t i = 0; i < n_pages; i++) pages_.push_back(base + i * page_bytes);
+    std::shuffle(pages_.begin(), pages_.end(), std::minstd_rand(1));
+  }
+
+  void store(int pos0, const Floats& k, const Floats& v, int layer) {
+    const cpu::KvLayout& kv = layers_.at(size_t(layer));
+    check_rows(k, kv.n_head_kv, kv.head_dim_k, "k must have the shape (n, n_head_kv, head_dim_k)");
+    check_rows(v, kv.n_head_kv, kv.head_dim_v, "v must have the shape (n, n_head_kv, head_dim_v)");
+    check(k.shape(0) == v.shape(0), "k and v must have as many rows");
+    check_positions(pos0, k.shape(0));
+    attention_.store(kv, pages_.data(), pos0, int(k.shape(0)), k.data(), size_t(kv.n_head_kv * kv.head_dim_k), v.data(),
+                     size_t(kv.n_head_kv * kv.head_dim_v));
+  }
+
+  Floats attention(const Floats& q, int pos0, float scale, float softcap, int window, int layer) {
+    const cpu::KvLayout& kv = layers_.at(size_t(layer));
+    check_rows(q, n_head_, kv.head_dim_k, "q must have the shape (n, n_head, head_dim_k)");
+    check_positions(pos0, q.shape(0));
+    Floats out({q.shape(0), ssize_t{n_head_}, ssize_t{kv.head_dim_v}});
+    run(kv, q, pos0, scale, softcap, window, out.mutable_data());
+    return out;
+  }
+
+  // Milliseconds for attention in all layers, a figure for each repetition.
+  std::vector<double> time(const Floats& q, int pos0, float scale, int repeats) {
+    std::vector<float> out(size_t(q.shape(0)) * size_t(n_head_) * size_t(layers_[0].head_dim_v));
+    check_rows(q, n_head_, layers_[0].head_dim_k, "q must have the shape (n, n_head, head_dim_k)");
+    check_positions(pos0, q.shape(0));
+    return timed(repeats, [&] {
+      for (const cpu::KvLayout& kv : layers_) run(kv, q, pos0, scale, 0, 0, out.data());
+    });
+  }
+
+  // Milliseconds for reading the first n_pages pages and computing nothing.
+  std::vector<double> time_read(int n_pages, int repeats) {
+    check(n_pages > 0 && size_t(n_pages) <= pages_.size(), "more pages than there are");
+    const size_t words = n_bytes_ / pages_.size() / sizeof(uint64_t);
+    std::atomic<uint64_t> seen{0};
+    return timed(repeats, [&] {
+      pool_.run(n_pages, [&](int, int i) {
+        const uint64_t* p = reinterpret_cast<const uint64_t*>(pages_[size_t(i)]);
+        uint64_t a = 0, b = 0, c = 0, d = 0;
+        for (size_t j = 0; j + 16 <= words; j += 16) {
+          __builtin_prefetch(p + j + 512, 0, 2);
+          a += p[j] + p[j + 1] + p[j + 2] + p[j + 3];
+          b += p[j + 4] + p[j + 5] + p[j + 6] + p[j + 7];
+          c += p[j + 8] + p[j + 9] + p[j + 10] + p[j + 11];
+          d += p[j + 12] + p[j + 13] + p[j + 14] + p[j + 15];
+        }
+        seen += a ^ b ^ c ^ d;
+      });
+    });
+  }
+
+  size_t page_bytes() const { return n_bytes_ / pages_.size(); }
+
+ private:
+  static void check_rows(const Floats& x, int heads, int dim, const char* what) {
+    check(x.ndim() == 3 && x.shape(1) == heads && x.shape(2) == dim, what);
+  }
+  void check_positions(int pos0, ssize_t n) const {
+    check(pos0 >= 0 && n >= 0 && size_t(pos0) + size_t(n) <= pages_.size() * cpu::kPageTokens,
+          "positions past the last page");
+  }
+  void run(const cpu::KvLayout& kv, const Floats& q, int pos0, float scale, float softcap, int window, float* out) {
+    attention_.run({.q = q.data(),
+                    .ldq = size_t(n_head_ * kv.head_dim_k),
+                    .out = out,
+                    .ldo = size_t(n_head_ * kv.head_dim_v),
+                    .n_head = n_head_,
+                    .kv = kv,
+                    .pages = pages_.data(),
+                    .pos0 = pos0,
+                    .n = int(q.shape(0)),
+                    .scale = scale,
+                    .softcap = softcap,
+                    .window = window});
+  }
+  template <class Fn>
+  static std::vector<double> timed(int repeats, Fn&& fn) {
+    std::vector<double> ms;
+    for (int i = 0; i < repeats; i++) {
+      const auto start = std::chrono::steady_clock::now();
+      fn();
+      ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    }
+    return ms;
+  }
+
+  int n_head_;
+  ThreadPool pool_;
+  cpu::Attention attention_;
+  std::vector<cpu::KvLayout> layers_;
+  std::unique_ptr<uint8_t[]> memory_;
+  size_t n_bytes_ = 0;
+  std::vector<uint8_t*> pages_;
+};
+
 }  // namespace
 
 void bind_attention(py::module_& m) {
@@ -100,6 +220,20 @@ void bind_attention(py::module_& m) {
   m.def("elementwise", &elementwise, py::arg("level"), py::arg("op"), py::arg("x"), py::arg("a") = py::none(),
         py::arg("b") = py::none(), py::arg("s") = 0.f, py::arg("n_rot") = 0,
         "One elementwise operation on every row of x (rows, n), at a named level: for tests.");
+  py::class_<KvAttention>(m, "KvAttention", "Attention over KV pages at a named level: for tests and benchmarks.")
+      .def(py::init<const std::string&, int, int, int, int, int, int, int>(), py::arg("level"), py::kw_only(),
+           py::arg("n_head"), py::arg("n_head_kv"), py::arg("head_dim_k"), py::arg("head_dim_v"),
+           py::arg("n_positions"), py::arg("n_threads") = 1, py::arg("n_layers") = 1)
+      .def("store", &KvAttention::store, py::arg("pos0"), py::arg("k"), py::arg("v"), py::arg("layer") = 0,
+           "Store k (n, n_head_kv, head_dim_k) and v (n, n_head_kv, head_dim_v) at positions pos0 and on.")
+      .def("attention", &KvAttention::attention, py::arg("q"), py::arg("pos0"), py::kw_only(), py::arg("scale"),
+           py::arg("softcap") = 0.f, py::arg("window") = 0, py::arg("layer") = 0,
+           "Queries (n, n_head, head_dim_k) at positions pos0 and on -> (n, n_head, head_dim_v).")
+      .def("time", &KvAttention::time, py::arg("q"), py::arg("pos0"), py::kw_only(), py::arg("scale"),
+           py::arg("repeats"), "Milliseconds of attention in all layers, one figure a repetition.")
+      .def("time_read", &KvAttention::time_read, py::arg("n_pages"), py::kw_only(), py::arg("repeats"),
+           "Milliseconds of reading the first n_pages pages (page_bytes each), one figure a repetition.")
+      .def_property_readonly("page_bytes", &KvAttention::page_bytes);
 }
 
 }  // namespace pllm::python

@@ -106,9 +106,7 @@ py::array_t<uint8_t> tensor_bytes(const gguf::File& file, const py::str& name) {
   return result;
 }
 
-py::object to_path(const std::string& path) {
-  return py::module_::import("os").attr("fsdecode")(py::bytes(path));
-}
+py::object to_path(const std::string& path) { return py::module_::import("os").attr("fsdecode")(py::bytes(path)); }
 
 std::unique_ptr<GgufFile> open(const py::object& path) {
   const py::bytes bytes = py::module_::import("os").attr("fsencode")(path);

@@ -14,13 +14,12 @@
 namespace pllm::cpu {
 namespace {
 
-const CpuWeight& cpu(const Weight& w) {
-  return static_cast<const CpuWeight&>(w);
-}
+const CpuWeight& cpu(const Weight& w) { return static_cast<const CpuWeight&>(w); }
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(int n_threads, const KernelTable& kernels) : kernels_(kernels), pool_(n_threads) {
+  CpuBackend(int n_threads, const KernelTable& kernels)
+      : kernels_(kernels), pool_(n_threads), attention_(*kernels.attention, pool_) {
     scratch_.resize(size_t(pool_.size()));
   }
 
@@ -83,14 +82,13 @@ class CpuBackend final : public Backend {
 
   void store_kv(const AttentionShape& shape, Mat k, Mat v, std::span<const SequenceRows> sequences) override {
     for (const SequenceRows& s : sequences)
-      cpu::store_kv(kernels_.attention, pool_, layout(shape), s.pages, s.pos0, s.n, k.row(s.row0), size_t(k.stride),
-                    v.row(s.row0), size_t(v.stride));
+      attention_.store(layout(shape), s.pages, s.pos0, s.n, k.row(s.row0), size_t(k.stride), v.row(s.row0),
+                       size_t(v.stride));
   }
 
   void attention(Mat y, Mat q, const AttentionShape& shape, std::span<const SequenceRows> sequences) override {
     for (const SequenceRows& s : sequences) {
-      attention_.run(kernels_.attention, pool_,
-                     {.q = q.row(s.row0),
+      attention_.run({.q = q.row(s.row0),
                       .ldq = size_t(q.stride),
                       .out = y.row(s.row0),
                       .ldo = size_t(y.stride),
@@ -179,8 +177,8 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level) {
-  const KernelTable& table = level.empty() ? default_kernels() : kernels(level);
-  return std::make_unique<CpuBackend>(n_threads > 0 ? n_threads : usable_threads(), table);
+  if (n_threads == 0) n_threads = usable_threads();
+  return std::make_unique<CpuBackend>(n_threads, level.empty() ? default_kernels() : kernels(level));
 }
 
 }  // namespace pllm::cpu

@@ -4,28 +4,11 @@
 // width of a register. Everything else works element by element.
 #pragma once
 #include "backend/cpu/kernels.h"
+#include "backend/cpu/lines.inl.h"
 #include "backend/cpu/math.inl.h"
-
-#define SIMD_FN __attribute__((always_inline))  // for lambdas: registers must not cross a call
 
 namespace pllm::cpu {
 namespace {
-
-constexpr int kParts = 16 / kLanes;  // registers that hold 16 virtual lanes
-
-// count < 1 reads nothing; lanes past count are `fill`.
-SIMD_INLINE F load_part(const float* p, int64_t count, float fill = 0.f) {
-  if (count >= kLanes) return loadf(p);
-  float buffer[kLanes];
-  for (int i = 0; i < kLanes; i++) buffer[i] = i < count ? p[i] : fill;
-  return loadf(buffer);
-}
-SIMD_INLINE void store_part(float* p, int64_t count, F v) {
-  if (count >= kLanes) return storef(p, v);
-  float buffer[kLanes];
-  storef(buffer, v);
-  for (int i = 0; i < count; i++) p[i] = buffer[i];
-}
 
 // y[i] = fn(first element, how many) register by register; fn sees count == kLanes except at the end.
 template <class Fn>

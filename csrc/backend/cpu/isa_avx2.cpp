@@ -5,6 +5,6 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kAvx2Table = make_table("avx2", &kAvx2Elementwise);
+extern constexpr KernelTable kAvx2Table = make_table("avx2", &kAvx2Elementwise, &kAvx2Attention);
 }  // namespace pllm::cpu
 #endif

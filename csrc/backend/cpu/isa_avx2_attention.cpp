@@ -2,9 +2,11 @@
 #if defined(__x86_64__)
 #include "backend/cpu/simd/avx2_float.h"
 // after the words
+#include "backend/cpu/attention.inl.h"
 #include "backend/cpu/elementwise.inl.h"
 
 namespace pllm::cpu {
 extern const ElementwiseKernels kAvx2Elementwise = kElementwise;
+extern const AttentionKernels kAvx2Attention = kAttention;
 }  // namespace pllm::cpu
 #endif

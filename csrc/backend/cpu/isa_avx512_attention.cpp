@@ -2,9 +2,11 @@
 #if defined(__x86_64__)
 #include "backend/cpu/simd/avx512_float.h"
 // after the words
+#include "backend/cpu/attention.inl.h"
 #include "backend/cpu/elementwise.inl.h"
 
 namespace pllm::cpu {
 extern const ElementwiseKernels kAvx512Elementwise = kElementwise;
+extern const AttentionKernels kAvx512Attention = kAttention;
 }  // namespace pllm::cpu
 #endif

@@ -5,6 +5,6 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kAvx512VnniTable = make_table("avx512vnni", &kAvx512Elementwise);
+extern constexpr KernelTable kAvx512VnniTable = make_table("avx512vnni", &kAvx512Elementwise, &kAvx512Attention);
 }  // namespace pllm::cpu
 #endif

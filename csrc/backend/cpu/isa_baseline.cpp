@@ -5,5 +5,5 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kBaselineTable = make_table("baseline", &kBaselineElementwise);
+extern constexpr KernelTable kBaselineTable = make_table("baseline", &kBaselineElementwise, &kBaselineAttention);
 }  // namespace pllm::cpu

@@ -1,8 +1,10 @@
 // The float kernels for any CPU, by vector extensions.
 #include "backend/cpu/simd/baseline_float.h"
 // after the words
+#include "backend/cpu/attention.inl.h"
 #include "backend/cpu/elementwise.inl.h"
 
 namespace pllm::cpu {
 extern const ElementwiseKernels kBaselineElementwise = kElementwise;
+extern const AttentionKernels kBaselineAttention = kAttention;
 }  // namespace pllm::cpu

@@ -53,6 +53,41 @@ struct ElementwiseKernels {
   void (*softcap)(float* x, float cap, int64_t n);                   // x = cap tanh(x / cap)
 };
 
+inline constexpr int kPageTokens = 64;  // positions of one KV page
+// Positions of one softmax chunk, counted from position 0: part of the order of sums, so part of every result's bits.
+inline constexpr int kChunkTokens = 256;
+
+// Query rows of one KV head against one chunk of its keys. Results: the largest score, the sum of p = 2^(score - max)
+// and the sum of p v for every row; a row that sees no key of the chunk gets sum 0.
+struct AttentionChunk {
+  int head_dim_k, head_dim_v;
+  const uint8_t* const* pages;  // pages[i] + head_offset: this head's part of positions [64 i, 64 i + 64)
+  size_t head_offset;
+  int chunk;            // positions [256 chunk, 256 chunk + 256); some row sees some of them
+  const uint8_t* next;  // what the caller reads after this chunk, or null
+  int n_rows;
+  const float* q;      // (n_rows, head_dim_k), times scale log2(e), or times scale / softcap where that is not 0
+  const int* pos;      // (n_rows), ascending; row r sees the keys at (pos[r] - window, pos[r]]
+  int window;          // at least 1
+  float softcap;       // 0: none
+  float* scores;       // scratch (n_rows, 256)
+  float* page_floats;  // scratch, 64 max(head_dim_k, round_up(head_dim_v, 16))
+  float *max, *sum;    // out (n_rows)
+  float* acc;          // out (n_rows, round_up(head_dim_v, 16))
+};
+
+// One format of KV pages (attention.inl.h has the layout).
+struct AttentionKernels {
+  // Token t of a page: k (head_dim_k), v (head_dim_v). Beyond +-65504 values are clamped. A token with an infinity or a
+  // NaN in k or v becomes NaN for every query that sees it, and stays harmless for those that do not.
+  void (*store)(uint8_t* page, int t, int head_dim_k, int head_dim_v, const float* k, const float* v);
+  void (*chunk)(const AttentionChunk& chunk);
+  // Folds a chunk's results into running ones (max -inf, sum 0, acc 0 before the first); call in ascending order.
+  void (*merge)(int n_rows, int head_dim_v, const float* max, const float* sum, const float* acc, float* total_max,
+                float* total_sum, float* total_acc);
+  void (*finish)(int head_dim_v, float total_sum, const float* total_acc, float* out);  // out = acc / sum
+};
+
 struct KernelTable {
   const char* level;                               // "baseline", "avx2", "avxvnni", "avx512", "avx512vnni"
   MatmulKernels matmul[kFormatCount];              // by Format
@@ -60,9 +95,11 @@ struct KernelTable {
   // Pointers, because the tables live in other objects: copying one at load would run its object's code on a CPU that
   // may lack the instructions.
   const ElementwiseKernels* elementwise;
+  const AttentionKernels* attention;  // KV pages of f16
 };
 
 // Levels that differ only in integer products share these: avxvnni has avx2's, avx512vnni has avx512's.
 extern const ElementwiseKernels kBaselineElementwise, kAvx2Elementwise, kAvx512Elementwise;
+extern const AttentionKernels kBaselineAttention, kAvx2Attention, kAvx512Attention;
 
 }  // namespace pllm::cpu

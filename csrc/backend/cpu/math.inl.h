@@ -7,22 +7,16 @@
 namespace pllm::cpu {
 namespace {
 
-SIMD_INLINE F abs(F x) {
-  return as_float(and_(as_int(x), set32(0x7fffffff)));
-}
+SIMD_INLINE F abs(F x) { return as_float(and_(as_int(x), set32(0x7fffffff))); }
 SIMD_INLINE F copysign(F magnitude, F sign) {
   return as_float(or_and(and_(as_int(magnitude), set32(0x7fffffff)), as_int(sign), set32(INT32_MIN)));
 }
-SIMD_INLINE F negate(F x) {
-  return as_float(xor_(as_int(x), set32(INT32_MIN)));
-}
+SIMD_INLINE F negate(F x) { return as_float(xor_(as_int(x), set32(INT32_MIN))); }
 
 // Adding this rounds to an integer and leaves that integer in the low bits of the sum.
 constexpr float kRound = 12582912.f;
 
-SIMD_INLINE F pow2(F rounded) {
-  return as_float(shr<-23>(add(as_int(rounded), set32(127))));
-}  // 2^k of kRound + k
+SIMD_INLINE F pow2(F rounded) { return as_float(shr<-23>(add(as_int(rounded), set32(127)))); }  // 2^k of kRound + k
 
 SIMD_INLINE F exp2m1(F f) {  // 2^f - 1 for |f| <= 1/2, relative error 1e-8 before rounding
   F p = setf(1.54035122e-04f);
@@ -68,9 +62,7 @@ SIMD_INLINE F sigmoid(F x) {  // never an overflow, and every digit of the small
   return div(select(less(x, setf(0.f)), e, setf(1.f)), add(e, setf(1.f)));
 }
 
-SIMD_INLINE F silu(F x) {
-  return mul(x, sigmoid(x));
-}
+SIMD_INLINE F silu(F x) { return mul(x, sigmoid(x)); }
 
 SIMD_INLINE F gelu_tanh(F x) {  // (1 + tanh y) / 2 = sigmoid(2 y), y = sqrt(2 / pi) (x + 0.044715 x^3)
   const F y = mul(x, fma(mul(x, x), setf(2 * 0.7978845608f * 0.044715f), setf(2 * 0.7978845608f)));

@@ -14,7 +14,8 @@ constexpr MatmulKernels matmul_kernels() {
   return {&panel_bytes_of<f>, &repack<f>, &unpack_row<f>, &matmul<f>};
 }
 
-constexpr KernelTable make_table(const char* level, const ElementwiseKernels* elementwise) {
+constexpr KernelTable make_table(const char* level, const ElementwiseKernels* elementwise,
+                                 const AttentionKernels* attention) {
   return {level,
           {
 #define FORMAT(name, ...) matmul_kernels<Format::name>(),
@@ -23,7 +24,8 @@ constexpr KernelTable make_table(const char* level, const ElementwiseKernels* el
           },
           {activation_kernels<Activation::f32>(), activation_kernels<Activation::q8>(),
            activation_kernels<Activation::q8k>()},
-          elementwise};
+          elementwise,
+          attention};
 }
 
 }  // namespace

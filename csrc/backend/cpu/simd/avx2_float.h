@@ -8,19 +8,11 @@ namespace {
 constexpr int kRegisters = 16;
 
 using Mask = F;
-SIMD_INLINE Mask less(F a, F b) {
-  return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
-}
-SIMD_INLINE F select(Mask m, F a, F b) {
-  return _mm256_blendv_ps(b, a, m);
-}  // m ? a : b
-SIMD_INLINE F iota() {
-  return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7);
-}
+SIMD_INLINE Mask less(F a, F b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
+SIMD_INLINE F select(Mask m, F a, F b) { return _mm256_blendv_ps(b, a, m); }  // m ? a : b
+SIMD_INLINE F iota() { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
 
-SIMD_INLINE float first(__m128 v) {
-  return _mm_cvtss_f32(v);
-}
+SIMD_INLINE float first(__m128 v) { return _mm_cvtss_f32(v); }
 // The fixed tree over 16 lanes, lane i in v[i / 8]: lane i + lane i + 8, then + 4, + 2, + 1.
 SIMD_INLINE float sum16(const F (&v)[2]) {
   const F w = add(v[0], v[1]);

@@ -8,19 +8,11 @@ namespace {
 constexpr int kRegisters = 32;
 
 using Mask = __mmask16;
-SIMD_INLINE Mask less(F a, F b) {
-  return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
-}
-SIMD_INLINE F select(Mask m, F a, F b) {
-  return _mm512_mask_blend_ps(m, b, a);
-}  // m ? a : b
-SIMD_INLINE F iota() {
-  return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-}
+SIMD_INLINE Mask less(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+SIMD_INLINE F select(Mask m, F a, F b) { return _mm512_mask_blend_ps(m, b, a); }  // m ? a : b
+SIMD_INLINE F iota() { return _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
 
-SIMD_INLINE float first(__m128 v) {
-  return _mm_cvtss_f32(v);
-}
+SIMD_INLINE float first(__m128 v) { return _mm_cvtss_f32(v); }
 // The fixed tree over 16 lanes: lane i + lane i + 8, then + 4, + 2, + 1.
 SIMD_INLINE float sum16(const F (&v)[1]) {
   const __m256 w = _mm256_add_ps(_mm512_castps512_ps256(v[0]), _mm512_extractf32x8_ps(v[0], 1));

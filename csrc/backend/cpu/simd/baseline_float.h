@@ -9,15 +9,9 @@ namespace {
 constexpr int kRegisters = 4;  // 16 registers of 128 bits
 
 using Mask = I;
-SIMD_INLINE Mask less(F a, F b) {
-  return a < b;
-}
-SIMD_INLINE F select(Mask m, F a, F b) {
-  return m ? a : b;
-}
-SIMD_INLINE F iota() {
-  return F{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-}
+SIMD_INLINE Mask less(F a, F b) { return a < b; }
+SIMD_INLINE F select(Mask m, F a, F b) { return m ? a : b; }
+SIMD_INLINE F iota() { return F{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}; }
 
 // The fixed tree over 16 lanes: lane i + lane i + 8, then + 4, + 2, + 1.
 SIMD_INLINE float sum16(const F (&v)[1]) {

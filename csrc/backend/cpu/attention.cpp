@@ -1,0 +1,217 @@
+#include "backend/cpu/attention.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+namespace pllm::cpu {
+namespace {
+
+constexpr float kLog2E = 1.44269504f;
+constexpr int kTileRows = 64;                          // query rows that share one pass over the pages
+constexpr int kItemsPerThread = 8;                     // enough to even out threads that run at different speeds
+constexpr size_t kMaxPartialBytes = size_t{64} << 20;  // above it whole tiles are the items
+constexpr int kNoWindow = 1 << 30;                     // far from overflow when positions are subtracted
+
+size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
+size_t padded(int head_dim_v) { return round_up(size_t(head_dim_v), 16); }
+
+}  // namespace
+
+size_t kv_head_page_bytes(int head_dim_k, int head_dim_v) {
+  for (const int dim : {head_dim_k, head_dim_v}) {
+    if (dim < 8 || dim > 512 || dim % 8 != 0) {
+      throw Error(ErrorKind::unsupported_model, "attention head size " + std::to_string(dim) +
+                                                    " is not supported: it must be a multiple of 8 up to 512");
+    }
+  }
+  return sizeof(uint16_t) * kPageTokens * (size_t(head_dim_k) + padded(head_dim_v));
+}
+
+float* Attention::Floats::at_least(size_t n) {
+  if (n > size_) {
+    data_.reset();
+    size_ = 0;
+    data_.reset(static_cast<float*>(::operator new[](n * sizeof(float), std::align_val_t{64})));
+    size_ = n;
+  }
+  return data_.get();
+}
+
+Attention::Attention(const AttentionKernels& kernels, ThreadPool& pool)
+    : kernels_(kernels), pool_(pool), workspaces_(size_t(pool.size())) {}
+
+void Attention::store(const KvLayout& kv, uint8_t* const* pages, int pos0, int n, const float* k, size_t ldk,
+                      const float* v, size_t ldv) {
+  if (n <= 0) return;
+  const size_t head_bytes = kv_head_page_bytes(kv.head_dim_k, kv.head_dim_v);
+  const auto store_page = [&](int page, int head) {
+    uint8_t* base = pages[page] + kv.layer_offset + size_t(head) * head_bytes;
+    const int first = std::max(pos0, page * kPageTokens), last = std::min(pos0 + n, (page + 1) * kPageTokens);
+    for (int pos = first; pos < last; pos++) {
+      const size_t row = size_t(pos - pos0);
+      kernels_.store(base, pos % kPageTokens, kv.head_dim_k, kv.head_dim_v,
+                     k + row * ldk + size_t(head * kv.head_dim_k), v + row * ldv + size_t(head * kv.head_dim_v));
+    }
+  };
+  const int page0 = pos0 / kPageTokens, n_pages = (pos0 + n - 1) / kPageTokens + 1 - page0;
+  if (n <= 2) {  // cheaper than waking anyone
+    for (int i = 0; i < n_pages * kv.n_head_kv; i++) store_page(page0 + i / kv.n_head_kv, i % kv.n_head_kv);
+  } else {
+    pool_.run(n_pages * kv.n_head_kv, [&](int, int i) { store_page(page0 + i / kv.n_head_kv, i % kv.n_head_kv); });
+  }
+}
+
+// A task is one (tile of queries, KV head), deepest tiles first; an item is one of n_splits runs of a task's chunks.
+// With one split a task merges its chunks as it goes. With more, every chunk's results wait in partials_ and whoever
+// finishes the task's last split merges them all in order.
+struct Attention::Plan {
+  int group, tile_tokens, n_tiles, n_tasks, n_splits, window;
+  size_t n_v, head_bytes;
+  size_t max_rows, record_floats;  // one chunk of one task in partials_: max, sum, acc
+  int max_chunks;
+
+  Task task(const AttentionArgs& a, int i) const {
+    Task t;
+    t.head = i % a.kv.n_head_kv;
+    t.token0 = (n_tiles - 1 - i / a.kv.n_head_kv) * tile_tokens;
+    t.n_tokens = std::min(tile_tokens, a.n - t.token0);
+    t.n_rows = t.n_tokens * group;
+    const int pos = a.pos0 + t.token0;
+    t.chunk0 = std::max(0, pos - window + 1) / kChunkTokens;
+    t.n_chunks = (pos + t.n_tokens - 1) / kChunkTokens + 1 - t.chunk0;
+    return t;
+  }
+};
+
+Attention::Plan Attention::make_plan(const AttentionArgs& a) const {
+  if (a.kv.n_head_kv < 1 || a.n_head < 1 || a.n_head % a.kv.n_head_kv != 0) {
+    throw Error(ErrorKind::bad_shape, std::to_string(a.n_head) + " attention heads do not divide among " +
+                                          std::to_string(a.kv.n_head_kv) + " key/value heads");
+  }
+  Plan p;
+  p.group = a.n_head / a.kv.n_head_kv;
+  p.tile_tokens = std::max(1, kTileRows / p.group);
+  p.n_tiles = (a.n + p.tile_tokens - 1) / p.tile_tokens;
+  p.n_tasks = p.n_tiles * a.kv.n_head_kv;
+  p.window = a.window > 0 ? std::min(a.window, kNoWindow) : kNoWindow;
+  p.n_v = padded(a.kv.head_dim_v);
+  p.head_bytes = kv_head_page_bytes(a.kv.head_dim_k, a.kv.head_dim_v);
+  p.max_chunks = 0;
+  for (int i = 0; i < p.n_tasks; i += a.kv.n_head_kv) p.max_chunks = std::max(p.max_chunks, p.task(a, i).n_chunks);
+  p.max_rows = size_t(std::min(p.tile_tokens, a.n) * p.group);
+  p.record_floats = round_up(2 * p.max_rows, 16) + p.max_rows * p.n_v;
+  const int wanted = (kItemsPerThread * pool_.size() + p.n_tasks - 1) / p.n_tasks;
+  const bool fits = size_t(p.n_tasks) * size_t(p.max_chunks) * p.record_floats * sizeof(float) <= kMaxPartialBytes;
+  p.n_splits = pool_.size() > 1 && fits ? std::min(wanted, p.max_chunks) : 1;
+  return p;
+}
+
+void Attention::reserve(const AttentionArgs& a, const Plan& p) {
+  const size_t rows = p.max_rows, d_k = size_t(a.kv.head_dim_k);
+  for (Workspace& w : workspaces_) {
+    const std::pair<float**, size_t> parts[] = {
+        {&w.q, rows * d_k},
+        {&w.scores, rows * kChunkTokens},
+        {&w.page, std::max(d_k, p.n_v) * kPageTokens},
+        {&w.chunk.max, rows},
+        {&w.chunk.sum, rows},
+        {&w.chunk.acc, rows * p.n_v},
+        {&w.total.max, rows},
+        {&w.total.sum, rows},
+        {&w.total.acc, rows * p.n_v},
+    };
+    size_t total = 0;
+    for (const auto& [place, n] : parts) total += round_up(n, 16);
+    float* next = w.floats.at_least(total);
+    for (const auto& [place, n] : parts) {
+      *place = next;
+      next += round_up(n, 16);
+    }
+    if (w.pos.size() < rows) w.pos.resize(rows);
+  }
+  if (p.n_splits == 1) return;
+  partials_.at_least(size_t(p.n_tasks) * size_t(p.max_chunks) * p.record_floats);
+  if (left_.size() < size_t(p.n_tasks)) left_ = std::vector<std::atomic<int>>(size_t(p.n_tasks));
+  for (int i = 0; i < p.n_tasks; i++) left_[size_t(i)].store(p.n_splits, std::memory_order_relaxed);
+}
+
+void Attention::run(const AttentionArgs& args) {
+  if (args.n <= 0) return;
+  const Plan plan = make_plan(args);
+  reserve(args, plan);
+  pool_.run(plan.n_tasks * plan.n_splits,
+            [&](int thread, int item) { run_item(args, plan, workspaces_[size_t(thread)], item); });
+}
+
+void Attention::load_queries(const AttentionArgs& a, const Plan& p, const Task& t, Workspace& w) {
+  const float scale = a.softcap != 0 ? a.scale / a.softcap : a.scale * kLog2E;
+  for (int r = 0; r < t.n_rows; r++) {
+    const int token = t.token0 + r / p.group, head = t.head * p.group + r % p.group;
+    const float* from = a.q + size_t(token) * a.ldq + size_t(head) * size_t(a.kv.head_dim_k);
+    float* to = w.q + size_t(r) * size_t(a.kv.head_dim_k);
+    for (int d = 0; d < a.kv.head_dim_k; d++) to[d] = from[d] * scale;
+    w.pos[size_t(r)] = a.pos0 + token;
+  }
+}
+
+void Attention::run_item(const AttentionArgs& a, const Plan& p, Workspace& w, int item) {
+  const int index = item / p.n_splits, split = item % p.n_splits;
+  const Task t = p.task(a, index);
+  const int begin = t.n_chunks * split / p.n_splits, end = t.n_chunks * (split + 1) / p.n_splits;
+  if (begin < end) load_queries(a, p, t, w);
+  if (p.n_splits == 1) clear_totals(p, t, w);
+  const size_t head_offset = a.kv.layer_offset + size_t(t.head) * p.head_bytes;
+  for (int i = begin; i < end; i++) {
+    const int c = t.chunk0 + i, next_page = (c + 1) * (kChunkTokens / kPageTokens);
+    const Results to = p.n_splits == 1 ? w.chunk : partial(p, index, i);
+    kernels_.chunk({.head_dim_k = a.kv.head_dim_k,
+                    .head_dim_v = a.kv.head_dim_v,
+                    .pages = a.pages,
+                    .head_offset = head_offset,
+                    .chunk = c,
+                    .next = i + 1 < end ? a.pages[next_page] + head_offset : nullptr,
+                    .n_rows = t.n_rows,
+                    .q = w.q,
+                    .pos = w.pos.data(),
+                    .window = p.window,
+                    .softcap = a.softcap,
+                    .scores = w.scores,
+                    .page_floats = w.page,
+                    .max = to.max,
+                    .sum = to.sum,
+                    .acc = to.acc});
+    if (p.n_splits == 1) merge(a, t, to, w);
+  }
+  if (p.n_splits > 1) {
+    if (left_[size_t(index)].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    clear_totals(p, t, w);
+    for (int i = 0; i < t.n_chunks; i++) merge(a, t, partial(p, index, i), w);
+  }
+  for (int r = 0; r < t.n_rows; r++) {
+    const int token = t.token0 + r / p.group, head = t.head * p.group + r % p.group;
+    float* out = a.out + size_t(token) * a.ldo + size_t(head) * size_t(a.kv.head_dim_v);
+    kernels_.finish(a.kv.head_dim_v, w.total.sum[r], w.total.acc + size_t(r) * p.n_v, out);
+  }
+}
+
+Attention::Results Attention::partial(const Plan& p, int task, int chunk) {
+  float* record = partials_.data() + (size_t(task) * size_t(p.max_chunks) + size_t(chunk)) * p.record_floats;
+  return {record, record + p.max_rows, record + round_up(2 * p.max_rows, 16)};
+}
+
+void Attention::clear_totals(const Plan& p, const Task& t, Workspace& w) {
+  std::fill_n(w.total.max, t.n_rows, -std::numeric_limits<float>::infinity());
+  std::fill_n(w.total.sum, t.n_rows, 0.f);
+  std::fill_n(w.total.acc, size_t(t.n_rows) * p.n_v, 0.f);
+}
+
+void Attention::merge(const AttentionArgs& a, const Task& t, const Results& from, Workspace& w) {
+  kernels_.merge(t.n_rows, a.kv.head_dim_v, from.max, from.sum, from.acc, w.total.max, w.total.sum, w.total.acc);
+}
+
+}  // namespace pllm::cpu
