@@ -153,9 +153,19 @@ class Sampler:
 def formats() -> list[tuple[str, int, int, int]]: ...  # name, GGUF type id, weights and bytes of a block
 def decode(format: str, raw: npt.NDArray[np.uint8]) -> _Float32: ...  # any shape -> (n weights,)
 def levels() -> list[str]: ...  # what this machine supports, slowest first
-def matmul(level: str, format: str, raw: npt.NDArray[np.uint8], x: _Float32) -> _Float32: ...  # (n, rows)
+
+@final
+class Panels:
+    """A weight matrix as the kernels of a level read it; raw (rows, row bytes)."""
+
+    def __init__(self, level: str, format: str, raw: npt.NDArray[np.uint8]) -> None: ...
+    def matmul(self, x: _Float32) -> _Float32: ...  # (n, cols) -> (n, rows)
+    def unpack(self) -> npt.NDArray[np.uint8]: ...  # raw again
+    def read(self) -> int: ...  # reads all of it: the limit to compare with
+    @property
+    def n_bytes(self) -> int: ...
+
 def matmul_oracle(format: str, raw: npt.NDArray[np.uint8], x: _Float32) -> _Float32: ...
-def repack_roundtrip(level: str, format: str, raw: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]: ...
 def cpu_info_at(root: str, cpus: list[int]) -> CpuInfo: ...  # as <root>/proc and <root>/sys tell
 def float_levels() -> list[str]: ...  # of elementwise and attention kernels
 def elementwise(

@@ -51,7 +51,7 @@ def _set_scales(name: str, blocks: Bytes, scales: npt.NDArray[np.float32]) -> By
 
 
 def random_blocks(name: str, rows: int, cols: int, rng: np.random.Generator) -> Bytes:
-    """(rows, row bytes): random codes, finite scales of either sign and many sizes, zeros and denormals among them."""
+    """(rows, row bytes): random codes, finite scales of either sign and many sizes, denormals among them."""
     weights, n_bytes, halves = _LAYOUT[name]
     if weights == 1:
         return _floats(name, rng.standard_normal((rows, cols), dtype=np.float32))
@@ -65,7 +65,7 @@ def random_blocks(name: str, rows: int, cols: int, rng: np.random.Generator) -> 
 
 
 def extreme_blocks(name: str, rows: int, cols: int, rng: np.random.Generator) -> Bytes:
-    """The same with every byte 0x00, 0xff, 0x7f or 0x80, block by block, and scales up to the largest half."""
+    """The same with all of a block's bytes 0x00, 0xff, 0x7f or 0x80, and scales up to the largest half."""
     weights, n_bytes, halves = _LAYOUT[name]
     if weights == 1:
         return _floats(name, rng.choice(np.array([0, -0.0, 1e-7, -65504, 3e4], np.float32), (rows, cols)))

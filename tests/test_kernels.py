@@ -1,7 +1,7 @@
 """Matrix products: every level this machine has, every format, awkward shapes, everything at its limit.
 
-The avx levels must give the bits of the scalar oracle, which works on the file's own blocks. The baseline has no fused
-multiply-add: the same integers, so its floats differ in the last bits only.
+The avx levels must give the bits of the scalar oracle, which works on the file's own blocks. The baseline has
+no fused multiply-add: the same integers, so its floats differ in the last bits only.
 """
 
 from __future__ import annotations

@@ -84,8 +84,14 @@ class Panels {
     const py::gil_scoped_release unlocked;
     const cpu::ActivationKernels& a = table_.activation[int(info(format_).activation)];
     const Memory act(a.bytes(cols_, n));
-    a.prepare(from, size_t(cols_), cols_, n, 0, n, act.data());
-    kernels_.matmul(data_.data(), cols_, rows_, act.data(), n, to, size_t(rows_), 0, count());
+    const auto prepare = [&](int t0, int t1) { a.prepare(from, size_t(cols_), cols_, n, t0, t1, act.data()); };
+    const auto product = [&](int64_t p0, int64_t p1) {
+      kernels_.matmul(data_.data(), cols_, rows_, act.data(), n, to, size_t(rows_), p0, p1);
+    };
+    prepare(n / 2, n);  // in parts and out of order, as threads do
+    prepare(0, n / 2);
+    product(count() / 2, count());
+    product(0, count() / 2);
     return y;
   }
 
@@ -103,6 +109,7 @@ class Panels {
     uint64_t sum[8] = {};
     for (size_t i = 0; i + 64 <= n_bytes(); i += 64) {
       uint64_t line[8];
+      __builtin_prefetch(data_.data() + i + 8192, 0, 2);  // as the products do
       std::memcpy(line, data_.data() + i, 64);
       for (int j = 0; j < 8; j++) sum[j] += line[j];
     }

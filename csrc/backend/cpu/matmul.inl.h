@@ -15,23 +15,20 @@ constexpr int kHalves = kPanelRows / kLanes;  // registers of a 16-row line
 constexpr int kHalfBytes = kLineBytes / kHalves;
 constexpr size_t kPanelsInL2 = size_t{768} << 10;  // bytes that stay in L2 while all tokens pass
 
-// Prefetch into L2 this far ahead, and every line: one left out halves the speed. One token on full-width vectors
-// reads so plainly that the hardware does better alone.
-template <int T>
-constexpr int kAhead = T > 1 || kHalves > 1 ? 8192 : 0;
-template <int T>
+// Prefetch into L2 this far ahead, and every line: one left out halves the speed. One token too: where the hardware
+// prefetcher is weak it doubles the speed, where it is strong it costs a quarter of what one core can read.
+constexpr int kAhead = 8192;
 SIMD_INLINE void prefetch_lines(const uint8_t* p, int n) {
-  if constexpr (kAhead<T> != 0)
-    for (int i = 0; i < n; i++) __builtin_prefetch(p + kAhead<T> + i * kLineBytes, 0, 2);
+  for (int i = 0; i < n; i++) __builtin_prefetch(p + kAhead + i * kLineBytes, 0, 2);
 }
 
 // Steps p over the group's line of odd bytes where block b is a group's first; returns block b's place in that line.
-template <Format f, int T>
+template <Format f>
 SIMD_INLINE const uint8_t* head_of(int64_t b, const uint8_t*& p, const uint8_t* head) {
   static constexpr PanelLayout L = panel_layout(f);
   if constexpr (L.odd_bytes == 0) return head;
   if (b % L.group) return head + kPanelRows * L.odd_bytes;
-  prefetch_lines<T>(p, 1);
+  prefetch_lines(p, 1);
   p += kLineBytes;
   return p - kLineBytes;
 }
@@ -58,8 +55,8 @@ void tile_32(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, s
     for (auto& half : acc)
       for (auto& v : half) v = setf(0);
     for (int64_t b = 0; b < cols / 32; b++, x += T, p += L.words * kLineBytes) {
-      head = head_of<f, T>(b, p, head);
-      if (h0 == 0) prefetch_lines<T>(p, L.words);
+      head = head_of<f>(b, p, head);
+      if (h0 == 0) prefetch_lines(p, L.words);
       for (int h = 0; h < kAtOnce; h++) {
         const uint8_t* rows = p + (h0 + h) * kHalfBytes;
         I w[8];
@@ -121,7 +118,7 @@ void tile_256(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, 
   for (auto& half : acc)
     for (auto& v : half) v = setf(0);
   for (int64_t b = 0; b < cols / 256; b++, x += T, p += L.words * kLineBytes) {
-    head = head_of<f, T>(b, p, head);
+    head = head_of<f>(b, p, head);
     for (int h = 0; h < kHalves; h++) {
       const uint8_t* rows = p + h * kHalfBytes;
       BlockScales s;
@@ -132,7 +129,7 @@ void tile_256(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, 
       const uint8_t* pc = rows + W::codes_at * kLineBytes;
 #pragma GCC unroll 1
       for (int c = 0; c < W::chunks; c++, pc += W::chunk_lines * kLineBytes) {  // rolled: the prefetcher insists
-        if (h == 0) prefetch_lines<T>(p + c * kChunkLines * kLineBytes, kChunkLines);
+        if (h == 0) prefetch_lines(p + c * kChunkLines * kLineBytes, kChunkLines);
         step_256<f, T, 0>(sum, pc, c, high, s, x);
         step_256<f, T, 1>(sum, pc, c, high, s, x);
         if constexpr (W::steps == 4) {
@@ -160,7 +157,7 @@ void tile_float(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y
       for (int t = 0; t < T; t++) even[h][t] = odd[h][t] = setf(0);
     int64_t k = 0;
     for (; k + 1 < cols; k += 2, x += 2 * T, p += 2 * W::stride) {
-      if (h0 == 0) prefetch_lines<T>(p, 2 * W::stride / kLineBytes);
+      if (h0 == 0) prefetch_lines(p, 2 * W::stride / kLineBytes);
       for (int h = 0; h < kAtOnce; h++) {
         const F w0 = W::weight(p + h * W::stride / kHalves), w1 = W::weight(p + W::stride + h * W::stride / kHalves);
         for (int t = 0; t < T; t++) {

@@ -40,22 +40,17 @@ void walk(Byte* panel, int64_t cols, Fn block) {
 template <Format f>
 constexpr PanelLayout kLayout = panel_layout(f);
 
-}  // namespace
-
 template <Format f>
-size_t panel_bytes_of(int64_t cols) {
-  return panel_bytes(kLayout<f>, cols);
-}
-
-template <Format f>
-void repack(const uint8_t* rows, size_t row_bytes, int n_rows, int64_t cols, uint8_t* panel) {
+inline __attribute__((always_inline)) void fill(const uint8_t* rows, size_t row_bytes, int n_rows, int64_t cols,
+                                                uint8_t* panel) {
   constexpr const PanelLayout& L = kLayout<f>;
   if (n_rows < kPanelRows || cols / L.block_weights % L.group) std::memset(panel, 0, panel_bytes(L, cols));
-  walk<L>(panel, cols, [&](int64_t b, uint8_t* head, uint8_t* lines) {
+  walk<L>(panel, cols, [&](int64_t b, uint8_t* head, uint8_t* lines) __attribute__((always_inline)) {
     const uint8_t* from = rows + b * L.block_bytes;
-    if constexpr (L.odd_bytes != 0)
+    if constexpr (L.odd_bytes != 0) {
       for (int r = 0; r < n_rows; r++)
         std::memcpy(head + r * L.odd_bytes, from + size_t(r) * row_bytes + L.odd_at, L.odd_bytes);
+    }
     for (int i = 0; i < L.words; i++) {
       for (int r = 0; r < n_rows; r++) {
         uint32_t v;
@@ -65,6 +60,19 @@ void repack(const uint8_t* rows, size_t row_bytes, int n_rows, int64_t cols, uin
       }
     }
   });
+}
+
+}  // namespace
+
+template <Format f>
+size_t panel_bytes_of(int64_t cols) {
+  return panel_bytes(kLayout<f>, cols);
+}
+
+template <Format f>
+void repack(const uint8_t* rows, size_t row_bytes, int n_rows, int64_t cols, uint8_t* panel) {
+  if (n_rows == kPanelRows) return fill<f>(rows, row_bytes, kPanelRows, cols, panel);  // a constant: loops unroll
+  fill<f>(rows, row_bytes, n_rows, cols, panel);
 }
 
 template <Format f>
