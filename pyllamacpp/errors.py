@@ -36,6 +36,13 @@ class ModelNotFoundError(PyllamacppError, FileNotFoundError):
     http_status = 404
 
 
+class DownloadError(PyllamacppError, OSError):
+    """A model could not be fetched or kept: network, index, disk, checksum."""
+
+    exit_code = 7
+    http_status = 502
+
+
 class ModelFileError(PyllamacppError, ValueError):
     """The file cannot be used: not GGUF, truncated, corrupt."""
 

@@ -21,7 +21,9 @@ class ThreadPool {
   // (the same items step after step stay in its caches), then steals. One caller at a time; fn must not throw.
   template <class Fn>
   void run(int n_items, Fn&& fn) {
-    run_erased(n_items, [](void* f, int thread, int item) { (*static_cast<std::remove_reference_t<Fn>*>(f))(thread, item); }, &fn);
+    run_erased(
+        n_items, [](void* f, int thread, int item) { (*static_cast<std::remove_reference_t<Fn>*>(f))(thread, item); },
+        &fn);
   }
 
  private:

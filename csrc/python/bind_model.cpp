@@ -1,5 +1,110 @@
-#include "python/bindings.h"
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
 
+#include <algorithm>
+#include <optional>
+
+#include "backend/registry.h"
+#include "base/cpu_info.h"
+#include "base/error.h"
+#include "model/memory_plan.h"
+#include "model/session.h"
+#include "python/bindings.h"
+#include "python/gguf_file.h"
+
+namespace py = pybind11;
 namespace pllm::python {
-void bind_model(pybind11::module_&) {}
+namespace {
+
+using Tokens = py::array_t<int32_t, py::array::c_style>;
+
+std::shared_ptr<Model> load_model(const GgufFile& gguf, int n_threads, const std::string& isa) {
+  if (n_threads < 0) throw Error(ErrorKind::bad_value, "n_threads must not be negative");
+  py::gil_scoped_release unlocked;
+  return std::make_shared<Model>(gguf.file, make_backend({n_threads, isa}));
+}
+
+Session::Logits which_logits(const std::string& name) {
+  if (name == "none") return Session::Logits::none;
+  if (name == "last") return Session::Logits::last;
+  if (name == "all") return Session::Logits::all;
+  throw Error(ErrorKind::bad_value, "logits must be 'none', 'last' or 'all', not '" + name + "'");
+}
+
+py::array_t<float> eval(Session& session, const Tokens& tokens, const std::string& logits) {
+  const Session::Logits which = which_logits(logits);
+  if (tokens.ndim() != 1) throw Error(ErrorKind::bad_value, "tokens must be a one-dimensional int32 array");
+  const auto n = int64_t(tokens.size());
+  if (n > session.n_ctx()) {  // before the result is allocated
+    throw Error(ErrorKind::context_overflow,
+                std::to_string(n) + " tokens do not fit the context of " + std::to_string(session.n_ctx()),
+                "Shorten the prompt or open the model with a larger n_ctx (-c).");
+  }
+  py::array_t<float> out({Session::n_logit_rows(which, n), int64_t(session.model().hparams().n_vocab)});
+  const std::span<const int32_t> ids(tokens.data(), size_t(n));
+  float* data = out.mutable_data();
+  {
+    py::gil_scoped_release unlocked;
+    session.eval(ids, which, data);
+  }
+  return out;
+}
+
+py::dict plan_context(const GgufFile& gguf, std::optional<int> n_ctx, bool weights_loaded) {
+  const auto backend = make_backend({1, {}});
+  const MemoryPlan plan = plan_memory(*gguf.file, *backend, available_memory(), weights_loaded, n_ctx);
+  py::dict d;
+  d["available"] = plan.available;
+  d["weight_bytes"] = plan.weight_bytes;
+  d["kv_bytes_per_token"] = plan.kv_bytes_per_token;
+  d["reserve"] = plan.reserve;
+  d["n_ctx_train"] = plan.n_ctx_train;
+  d["n_ctx"] = plan.n_ctx;
+  d["total_bytes"] = plan.total();
+  return d;
+}
+
+template <class T>
+auto hparam(T Hparams::* field) {
+  return [field](const Model& m) { return m.hparams().*field; };
+}
+
+}  // namespace
+
+void bind_model(py::module_& m) {
+  py::class_<Model, std::shared_ptr<Model>>(m, "Model")
+      .def(py::init(&load_model), py::arg("file"), py::kw_only(), py::arg("n_threads") = 0, py::arg("isa") = "")
+      .def_property_readonly("arch", hparam(&Hparams::arch))
+      .def_property_readonly("n_vocab", hparam(&Hparams::n_vocab))
+      .def_property_readonly("n_embd", hparam(&Hparams::n_embd))
+      .def_property_readonly("n_layer", hparam(&Hparams::n_layer))
+      .def_property_readonly("n_head", hparam(&Hparams::n_head))
+      .def_property_readonly("n_head_kv", hparam(&Hparams::n_head_kv))
+      .def_property_readonly("head_dim", hparam(&Hparams::head_dim_k))
+      .def_property_readonly("n_ff", hparam(&Hparams::n_ff))
+      .def_property_readonly("n_ctx_train", hparam(&Hparams::n_ctx_train))
+      .def_property_readonly("isa", [](const Model& self) { return std::string(self.backend().level()); })
+      .def_property_readonly("n_threads", [](const Model& self) { return self.backend().n_threads(); })
+      .def_property_readonly("weight_bytes", [](const Model& self) { return self.weights().bytes(); })
+      .def_property_readonly("kv_bytes_per_token", [](const Model& self) {
+        return self.backend().kv_page_bytes(self.kv_shape()) / size_t(kPageTokens);
+      });
+
+  py::class_<Session>(m, "Session")
+      .def(py::init<std::shared_ptr<const Model>, int>(), py::arg("model"), py::arg("n_ctx"))
+      .def_property_readonly("n_ctx", &Session::n_ctx)
+      .def_property_readonly("n_tokens", &Session::n_tokens)
+      .def_property_readonly("kv_bytes", &Session::kv_bytes)
+      .def("eval", &eval, py::arg("tokens"), py::arg("logits") = "last")
+      .def("truncate", &Session::truncate, py::arg("n_tokens"));
+
+  m.def("plan_context", &plan_context, py::arg("file"), py::arg("n_ctx") = py::none(), py::kw_only(),
+        py::arg("weights_loaded") = false);
+  m.def("architectures", [] {
+    std::vector<std::string> names;
+    for (const Arch& arch : architectures()) names.emplace_back(arch.name);
+    return names;
+  });
+}
+
 }  // namespace pllm::python

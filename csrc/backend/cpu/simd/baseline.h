@@ -10,15 +10,19 @@
 #pragma GCC diagnostic ignored "-Wpsabi"  // 64-byte vectors never cross a call: every word is inlined
 #endif
 
+#ifndef SIMD_BYTES
+#define SIMD_BYTES 64  // of a register; the compiler splits it into what the CPU has
+#endif
+
 namespace pllm::cpu {
 namespace {  // one copy an instruction set: the linker must never merge two
 
-typedef int32_t I __attribute__((vector_size(64)));  // bytes, int16 or int32
-typedef float F __attribute__((vector_size(64)));    // 16 floats
-constexpr int kLanes = 16;
-typedef uint32_t U32 __attribute__((vector_size(64)));
-typedef int16_t I16 __attribute__((vector_size(64)));
-typedef int8_t I8 __attribute__((vector_size(64)));
+typedef int32_t I __attribute__((vector_size(SIMD_BYTES)));  // bytes, int16 or int32
+typedef float F __attribute__((vector_size(SIMD_BYTES)));    // float32
+constexpr int kLanes = SIMD_BYTES / 4;
+typedef uint32_t U32 __attribute__((vector_size(SIMD_BYTES)));
+typedef int16_t I16 __attribute__((vector_size(SIMD_BYTES)));
+typedef int8_t I8 __attribute__((vector_size(SIMD_BYTES)));
 
 // ---- float words
 SIMD_INLINE F setf(float v) { return v - F{}; }
@@ -43,13 +47,13 @@ SIMD_INLINE I set8(int v) { return set32(int32_t(uint32_t(v & 0xff) * 0x01010101
 SIMD_INLINE I load(const void* p) { I v; std::memcpy(&v, p, sizeof v); return v; }
 SIMD_INLINE void storei(void* p, I a) { std::memcpy(p, &a, sizeof a); }
 SIMD_INLINE I load_bytes(const void* p) {
-  typedef uint8_t Bytes __attribute__((vector_size(16)));
+  typedef uint8_t Bytes __attribute__((vector_size(SIMD_BYTES / 4)));
   Bytes v;
   std::memcpy(&v, p, sizeof v);
   return __builtin_convertvector(v, I);
 }
 SIMD_INLINE void store_bytes(void* p, I a) {  // the low byte of each int32
-  typedef int8_t Bytes __attribute__((vector_size(16)));
+  typedef int8_t Bytes __attribute__((vector_size(SIMD_BYTES / 4)));
   const Bytes v = __builtin_convertvector(a, Bytes);
   std::memcpy(p, &v, sizeof v);
 }
@@ -76,13 +80,13 @@ SIMD_INLINE I dp(I acc, I u, I s) {
 }
 SIMD_INLINE I table16(const void* p) {
   I v;
-  for (int i = 0; i < 4; i++) std::memcpy((char*)&v + 16 * i, p, 16);
+  for (int i = 0; i < SIMD_BYTES; i += 16) std::memcpy((char*)&v + i, p, 16);
   return v;
 }
 SIMD_INLINE I lookup(I table, I codes) {  // codes 0..15
   I8 out;
   const I8 t = (I8)table, c = (I8)codes;
-  for (int i = 0; i < 64; i++) out[i] = t[c[i]];
+  for (int i = 0; i < SIMD_BYTES; i++) out[i] = t[c[i]];
   return (I)out;
 }
 SIMD_INLINE F as_float(I a) { return (F)a; }
@@ -95,13 +99,13 @@ SIMD_INLINE F low_half(I a) {  // the f16 in the low 16 bits of each int32
   return as_float(or_(bits, shr<-16>(a & set32(0x8000))));
 }
 SIMD_INLINE F load_half(const void* p) {
-  typedef uint16_t Halves __attribute__((vector_size(32)));
+  typedef uint16_t Halves __attribute__((vector_size(SIMD_BYTES / 2)));
   Halves v;
   std::memcpy(&v, p, sizeof v);
   return low_half(__builtin_convertvector(v, I));
 }
 SIMD_INLINE F load_bf16(const void* p) {
-  typedef uint16_t Halves __attribute__((vector_size(32)));
+  typedef uint16_t Halves __attribute__((vector_size(SIMD_BYTES / 2)));
   Halves v;
   std::memcpy(&v, p, sizeof v);
   return as_float(shr<-16>(__builtin_convertvector(v, I)));

@@ -1,0 +1,184 @@
+#include "backend/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "backend/cpu/attention.h"
+#include "backend/cpu/kernels.h"
+#include "backend/cpu/select.h"
+#include "backend/cpu/weight_store.h"
+#include "base/cpu_info.h"
+#include "base/thread_pool.h"
+
+namespace pllm::cpu {
+namespace {
+
+const CpuWeight& cpu(const Weight& w) { return static_cast<const CpuWeight&>(w); }
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(int n_threads, const KernelTable& kernels)
+      : kernels_(kernels), pool_(n_threads), attention_(*kernels.attention, pool_) {
+    scratch_.resize(size_t(pool_.size()));
+  }
+
+  std::string_view level() const override { return kernels_.level; }
+  int n_threads() const override { return pool_.size(); }
+
+  std::unique_ptr<Weight> upload(const TensorView& t, WeightUse use, const Release& release) override {
+    return store_.upload(kernels_, pool_, t, use, release);
+  }
+  size_t kv_page_bytes(const KvShape& kv) const override {
+    return size_t(kv.n_layer) * size_t(kv.n_head_kv) * kv_head_page_bytes(kv.head_dim_k, kv.head_dim_v);
+  }
+
+  void get_rows(Mat y, const Weight& table, std::span<const int32_t> ids) override {
+    for_rows(y, [&](int thread, int64_t i) {
+      read_row(kernels_, cpu(table), ids[size_t(i)], y.row(i), scratch_[size_t(thread)]);
+    });
+  }
+
+  void norm(Mat y, Mat x, NormKind kind, const Weight* w, const Weight* b, float eps) override {
+    const ElementwiseKernels& k = *kernels_.elementwise;
+    const float* weight = w ? cpu(*w).floats() : nullptr;
+    const float* bias = b ? cpu(*b).floats() : nullptr;
+    const int64_t group = w ? w->cols : x.cols;
+    for_rows(x, [&](int, int64_t i) {
+      for (int64_t c = 0; c < x.cols; c += group) {
+        if (kind == NormKind::rms) {
+          k.rms_norm(y.row(i) + c, x.row(i) + c, weight, group, eps);
+        } else {
+          k.layer_norm(y.row(i) + c, x.row(i) + c, weight, bias, group, eps);
+        }
+      }
+    });
+  }
+
+  void matmul(Mat x, std::span<const Product> products) override {
+    bool prepared[kActivationCount] = {};
+    items_.clear();
+    int64_t total = 0;
+    for (const Product& p : products) total += cpu(*p.w).n_panels();
+    const int64_t grain = std::max<int64_t>(1, total / (int64_t(pool_.size()) * kItemsPerThread));
+    for (const Product& p : products) {
+      const auto kind = size_t(info(p.w->format).activation);
+      if (!prepared[kind]) prepare(x, Activation(kind));
+      prepared[kind] = true;
+      for (int64_t p0 = 0; p0 < cpu(*p.w).n_panels(); p0 += grain)
+        items_.push_back({&p, p0, std::min(cpu(*p.w).n_panels(), p0 + grain)});
+    }
+    pool_.run(int(items_.size()), [&](int, int i) { run_item(items_[size_t(i)], int(x.rows)); });
+  }
+
+  void rope(Mat x, int head_dim, RopeStyle style, const RopeTable& table) override {
+    const bool interleaved = style == RopeStyle::interleaved;
+    for_rows(x, [&](int, int64_t i) {
+      const float* cos_sin = table.cos_sin + i * table.n_rot;
+      for (int64_t h = 0; h < x.cols; h += head_dim)
+        kernels_.elementwise->rope(x.row(i) + h, cos_sin, table.n_rot, interleaved);
+    });
+  }
+
+  void store_kv(const AttentionShape& shape, Mat k, Mat v, std::span<const SequenceRows> sequences) override {
+    for (const SequenceRows& s : sequences)
+      attention_.store(layout(shape), s.pages, s.pos0, s.n, k.row(s.row0), size_t(k.stride), v.row(s.row0),
+                       size_t(v.stride));
+  }
+
+  void attention(Mat y, Mat q, const AttentionShape& shape, std::span<const SequenceRows> sequences) override {
+    for (const SequenceRows& s : sequences) {
+      attention_.run({.q = q.row(s.row0),
+                      .ldq = size_t(q.stride),
+                      .out = y.row(s.row0),
+                      .ldo = size_t(y.stride),
+                      .n_head = shape.n_head,
+                      .kv = layout(shape),
+                      .pages = s.pages,
+                      .pos0 = s.pos0,
+                      .n = s.n,
+                      .scale = shape.scale,
+                      .softcap = shape.softcap,
+                      .window = shape.window});
+    }
+  }
+
+  void gate(ActivationFn fn, Mat g, Mat u) override {
+    const auto f = fn == ActivationFn::silu ? kernels_.elementwise->silu_gate : kernels_.elementwise->gelu_tanh_gate;
+    for_rows(g, [&](int, int64_t i) { f(g.row(i), u.row(i), g.cols); });
+  }
+  void activate(ActivationFn fn, Mat x) override {
+    const auto f = fn == ActivationFn::silu ? kernels_.elementwise->silu : kernels_.elementwise->gelu_tanh;
+    for_rows(x, [&](int, int64_t i) { f(x.row(i), x.cols); });
+  }
+  void add(Mat x, Mat y) override {
+    for_rows(x, [&](int, int64_t i) { kernels_.elementwise->add(x.row(i), y.row(i), x.cols); });
+  }
+  void scale(Mat x, float factor) override {
+    for_rows(x, [&](int, int64_t i) { kernels_.elementwise->scale(x.row(i), factor, x.cols); });
+  }
+  void softcap(Mat x, float cap) override {
+    for_rows(x, [&](int, int64_t i) { kernels_.elementwise->softcap(x.row(i), cap, x.cols); });
+  }
+
+ private:
+  struct Item {  // panels [p0, p1) of one product
+    const Product* product;
+    int64_t p0, p1;
+  };
+  // Enough for stealing to even out a busy core, few enough to read each range as one stream.
+  static constexpr int kItemsPerThread = 8;
+  static constexpr int64_t kSerialElements = 16384;  // less is done by the calling thread: waking others costs more
+
+  template <class Fn>
+  void for_rows(Mat m, Fn&& fn) {
+    if (m.rows * m.cols <= kSerialElements || pool_.size() == 1) {
+      for (int64_t i = 0; i < m.rows; i++) fn(0, i);
+      return;
+    }
+    pool_.run(int(m.rows), [&](int thread, int i) { fn(thread, i); });
+  }
+
+  void prepare(Mat x, Activation kind) {
+    const ActivationKernels& k = kernels_.activation[int(kind)];
+    const size_t bytes = k.bytes(x.cols, int(x.rows));
+    Memory& act = act_[int(kind)];
+    if (act.size() < bytes) act = Memory(bytes);
+    const int n = int(x.rows);
+    for_rows(x,
+             [&](int, int64_t t) { k.prepare(x.data, size_t(x.stride), x.cols, n, int(t), int(t) + 1, act.data()); });
+  }
+
+  void run_item(const Item& item, int n) {
+    const Product& p = *item.product;
+    const CpuWeight& w = cpu(*p.w);
+    const uint8_t* act = act_[int(info(w.format).activation)].data();
+    kernels_.matmul[int(w.format)].matmul(w.data, w.cols, w.rows, act, n, p.y.data, size_t(p.y.stride), item.p0,
+                                          item.p1);
+    if (!p.bias) return;
+    const int64_t r0 = item.p0 * kPanelRows, r1 = std::min(item.p1 * kPanelRows, w.rows);
+    for (int t = 0; t < n; t++) kernels_.elementwise->add(p.y.row(t) + r0, cpu(*p.bias).floats() + r0, r1 - r0);
+  }
+
+  KvLayout layout(const AttentionShape& s) const {
+    const size_t head = kv_head_page_bytes(s.kv.head_dim_k, s.kv.head_dim_v);
+    return {s.kv.n_head_kv, s.kv.head_dim_k, s.kv.head_dim_v, size_t(s.layer) * size_t(s.kv.n_head_kv) * head};
+  }
+
+  const KernelTable& kernels_;
+  ThreadPool pool_;
+  WeightStore store_;
+  cpu::Attention attention_;
+  Memory act_[kActivationCount];               // prepared activations of the running product
+  std::vector<Item> items_;                    // of the running product
+  std::vector<std::vector<uint8_t>> scratch_;  // by thread
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level) {
+  if (n_threads == 0) n_threads = usable_threads();
+  return std::make_unique<CpuBackend>(n_threads, kernels(level));
+}
+
+}  // namespace pllm::cpu

@@ -1,0 +1,13 @@
+// Backend over one KernelTable and a thread pool.
+#pragma once
+#include <memory>
+#include <string_view>
+
+#include "backend/backend.h"
+
+namespace pllm::cpu {
+
+// n_threads 0: usable_threads() of cpu_info.h. level empty: PYLLAMACPP_ISA, else the best this machine has.
+std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level);
+
+}  // namespace pllm::cpu

@@ -1,0 +1,10 @@
+#if defined(__x86_64__)
+#include "backend/cpu/simd/avx2.h"
+// after the words
+#include "backend/cpu/levels.h"
+#include "backend/cpu/table.inl.h"
+
+namespace pllm::cpu {
+extern constexpr KernelTable kAvxVnniTable = make_table("avxvnni", &kAvx2Elementwise, &kAvx2Attention);
+}  // namespace pllm::cpu
+#endif

@@ -1,0 +1,231 @@
+// Products of panels and prepared activations, over the words of an ISA header and the formats of formats.inl.h.
+//
+// ORDER (promise 1). Inside a block all sums are integers. Each block then adds one fma (and one for a min) to a row's
+// float, in k order; float formats add even and odd k in two chains, joined at the end. So a product depends on
+// neither tile, thread, number of tokens nor vector width.
+#pragma once
+#include "backend/cpu/activation.inl.h"
+#include "backend/cpu/formats.inl.h"
+#include "backend/cpu/kernels.h"
+
+namespace pllm::cpu {
+namespace {
+
+constexpr int kHalves = kPanelRows / kLanes;  // registers of a 16-row line
+constexpr int kHalfBytes = kLineBytes / kHalves;
+constexpr size_t kPanelsInL2 = size_t{768} << 10;  // bytes that stay in L2 while all tokens pass
+
+// Prefetch into L2 this far ahead, and every line: one left out halves the speed. One token on full-width vectors
+// reads so plainly that the hardware does better alone.
+template <int T>
+constexpr int kAhead = T > 1 || kHalves > 1 ? 8192 : 0;
+template <int T>
+SIMD_INLINE void prefetch_lines(const uint8_t* p, int n) {
+  if constexpr (kAhead<T> != 0)
+    for (int i = 0; i < n; i++) __builtin_prefetch(p + kAhead<T> + i * kLineBytes, 0, 2);
+}
+
+// Steps p over the group's line of odd bytes where block b is a group's first; returns block b's place in that line.
+template <Format f, int T>
+SIMD_INLINE const uint8_t* head_of(int64_t b, const uint8_t*& p, const uint8_t* head) {
+  static constexpr PanelLayout L = panel_layout(f);
+  if constexpr (L.odd_bytes == 0) return head;
+  if (b % L.group) return head + kPanelRows * L.odd_bytes;
+  prefetch_lines<T>(p, 1);
+  p += kLineBytes;
+  return p - kLineBytes;
+}
+
+// What the dot of 32 weights starts from, to take off their zero point.
+template <int ZERO>
+SIMD_INLINE I zero_start(const Act32& x) {
+  if constexpr (ZERO == 0) return set32(0);
+  static_assert(ZERO == 0 || ZERO == 8 || ZERO == 16 || ZERO == 128);
+  return shr<ZERO == 128 ? -4 : ZERO == 16 ? -1 : 0>(set32(x.minus8sum));
+}
+
+// One panel times T tokens. act: the tile, block by block, T tokens each; y[t * ldy + row].
+template <Format f, int T>
+void tile_32(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy) {
+  using W = Weights<f>;
+  static constexpr PanelLayout L = panel_layout(f);
+  constexpr int kAtOnce = T * kHalves <= 8 ? kHalves : 1;  // few tokens: one pass over the panel; many: sums in registers
+  for (int h0 = 0; h0 < kHalves; h0 += kAtOnce) {
+    const uint8_t *head = nullptr, *p = panel;
+    const Act32* x = reinterpret_cast<const Act32*>(act);
+    F acc[kAtOnce][T];
+    for (auto& half : acc)
+      for (auto& v : half) v = setf(0);
+    for (int64_t b = 0; b < cols / 32; b++, x += T, p += L.words * kLineBytes) {
+      head = head_of<f, T>(b, p, head);
+      if (h0 == 0) prefetch_lines<T>(p, L.words);
+      for (int h = 0; h < kAtOnce; h++) {
+        const uint8_t* rows = p + (h0 + h) * kHalfBytes;
+        I w[8];
+        W::codes(rows, w);
+        const F d = W::scale(rows, head + (h0 + h) * kLanes * L.odd_bytes);
+        for (int t = 0; t < T; t++) {
+          const I s = dot<W::bits>(zero_start<W::zero>(x[t]), w, x[t].q);
+          acc[h][t] = fma(to_float(s), mul(d, setf(x[t].d)), acc[h][t]);
+        }
+        if constexpr (W::has_min) {
+          const F m = W::min(rows);
+          for (int t = 0; t < T; t++) acc[h][t] = fma(m, setf(x[t].dsum), acc[h][t]);
+        }
+      }
+    }
+    for (int h = 0; h < kAtOnce; h++)
+      for (int t = 0; t < T; t++) storef(y + size_t(t) * ldy + (h0 + h) * kLanes, acc[h][t]);
+  }
+}
+
+// A block's value for one token: integer sums to float.
+template <Format f>
+SIMD_INLINE F block_value(I sum, const BlockScales& s, const ActK& x) {
+  using W = Weights<f>;
+  if constexpr (W::n_min == 0) return mul(to_float(sum), s.d);
+  const int8_t* sums = reinterpret_cast<const int8_t*>(W::sub16 ? x.sum16 : x.sum32);
+  I m = set32(0);
+  for (int i = 0; i < W::n_min; i++) m = madd16(m, s.min[i], activations(sums, i));
+  if constexpr (W::bits == 8) return mul(to_float(sub(sum, shr<-7>(m))), s.d);  // kByteOffset = 128
+  return fnma(to_float(m), s.dmin, mul(to_float(sum), s.d));
+}
+
+template <Format f, int T, int S>
+SIMD_INLINE void step_256(I* sum, const uint8_t* p, int chunk, const typename Weights<f>::High& high,
+                          const BlockScales& s, const ActK* x) {
+  using W = Weights<f>;
+  I w[8];
+  W::template codes<S>(p, high, w);
+  const int k = W::first_k(chunk, S);
+  for (int t = 0; t < T; t++) {
+    if constexpr (!W::sub16) {
+      sum[t] = scaled_dot<W::bits>(sum[t], w, x[t].q + k, s.scale[chunk * W::steps + S]);
+    } else {
+      const I* scale = s.scale + 2 * (chunk * W::steps + S);
+      const int32_t a = W::zero32 ? x[t].start16[k / 16] : 0, b = W::zero32 ? x[t].start16[(k + W::second) / 16] : 0;
+      sum[t] = scaled_dots<W::bits>(sum[t], a, b, w, x[t].q + k, x[t].q + k + W::second, scale[0], scale[1]);
+    }
+  }
+}
+
+template <Format f, int T>
+void tile_256(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy) {
+  using W = Weights<f>;
+  static constexpr PanelLayout L = panel_layout(f);
+  constexpr int kChunkLines = (L.words + W::chunks - 1) / W::chunks;  // prefetched with each chunk
+  const uint8_t *head = nullptr, *p = panel;
+  const ActK* x = reinterpret_cast<const ActK*>(act);
+  F acc[kHalves][T];
+  for (auto& half : acc)
+    for (auto& v : half) v = setf(0);
+  for (int64_t b = 0; b < cols / 256; b++, x += T, p += L.words * kLineBytes) {
+    head = head_of<f, T>(b, p, head);
+    for (int h = 0; h < kHalves; h++) {
+      const uint8_t* rows = p + h * kHalfBytes;
+      BlockScales s;
+      W::scales(rows, head + h * kLanes * L.odd_bytes, s);
+      I sum[T];
+      for (auto& v : sum) v = set32(0);
+      typename W::High high(rows);
+      const uint8_t* pc = rows + W::codes_at * kLineBytes;
+#pragma GCC unroll 1
+      for (int c = 0; c < W::chunks; c++, pc += W::chunk_lines * kLineBytes) {  // rolled: the prefetcher insists
+        if (h == 0) prefetch_lines<T>(p + c * kChunkLines * kLineBytes, kChunkLines);
+        step_256<f, T, 0>(sum, pc, c, high, s, x);
+        step_256<f, T, 1>(sum, pc, c, high, s, x);
+        if constexpr (W::steps == 4) {
+          step_256<f, T, 2>(sum, pc, c, high, s, x);
+          step_256<f, T, 3>(sum, pc, c, high, s, x);
+        }
+        high.next();
+      }
+      for (int t = 0; t < T; t++) acc[h][t] = fma(block_value<f>(sum[t], s, x[t]), setf(x[t].d), acc[h][t]);
+    }
+  }
+  for (int h = 0; h < kHalves; h++)
+    for (int t = 0; t < T; t++) storef(y + size_t(t) * ldy + h * kLanes, acc[h][t]);
+}
+
+template <Format f, int T>
+void tile_float(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy) {
+  using W = Weights<f>;
+  constexpr int kAtOnce = T * kHalves <= 4 ? kHalves : 1;
+  for (int h0 = 0; h0 < kHalves; h0 += kAtOnce) {
+    const uint8_t* p = panel + h0 * W::stride / kHalves;
+    const float* x = reinterpret_cast<const float*>(act);
+    F even[kAtOnce][T], odd[kAtOnce][T];
+    for (int h = 0; h < kAtOnce; h++)
+      for (int t = 0; t < T; t++) even[h][t] = odd[h][t] = setf(0);
+    int64_t k = 0;
+    for (; k + 1 < cols; k += 2, x += 2 * T, p += 2 * W::stride) {
+      if (h0 == 0) prefetch_lines<T>(p, 2 * W::stride / kLineBytes);
+      for (int h = 0; h < kAtOnce; h++) {
+        const F w0 = W::weight(p + h * W::stride / kHalves), w1 = W::weight(p + W::stride + h * W::stride / kHalves);
+        for (int t = 0; t < T; t++) {
+          even[h][t] = fma(w0, setf(x[t]), even[h][t]);
+          odd[h][t] = fma(w1, setf(x[T + t]), odd[h][t]);
+        }
+      }
+    }
+    if (k < cols)
+      for (int h = 0; h < kAtOnce; h++)
+        for (int t = 0; t < T; t++) even[h][t] = fma(W::weight(p + h * W::stride / kHalves), setf(x[t]), even[h][t]);
+    for (int h = 0; h < kAtOnce; h++)
+      for (int t = 0; t < T; t++) storef(y + size_t(t) * ldy + (h0 + h) * kLanes, add(even[h][t], odd[h][t]));
+  }
+}
+
+using Tile = void (*)(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy);
+template <Format f, int T>
+constexpr Tile tile_of() {
+  constexpr Activation kind = info(f).activation;
+  if constexpr (T > kMaxTile<kind>)
+    return nullptr;
+  else if constexpr (kind == Activation::f32)
+    return &tile_float<f, T>;
+  else if constexpr (kind == Activation::q8)
+    return &tile_32<f, T>;
+  else
+    return &tile_256<f, T>;
+}
+
+// A tile that does not fill its panel or its tokens goes through a buffer, so that nothing else is overwritten.
+void irregular_tile(Tile tile, const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy, int rows,
+                    int n) {
+  float all[kTokens * kPanelRows];
+  tile(panel, cols, act, all, kPanelRows);
+  for (int t = 0; t < n; t++) __builtin_memcpy(y + size_t(t) * ldy, all + t * kPanelRows, size_t(rows) * sizeof(float));
+}
+
+template <Format f>
+void matmul(const uint8_t* panels, int64_t cols, int64_t n_rows, const uint8_t* act, int n, float* y, size_t ldy,
+            int64_t panel0, int64_t panel1) {
+  static constexpr PanelLayout L = panel_layout(f);
+  static constexpr Tile tiles[] = {tile_of<f, 1>(), tile_of<f, 2>(), tile_of<f, 3>(),  tile_of<f, 4>(),
+                                   tile_of<f, 6>(), tile_of<f, 8>(), tile_of<f, 12>(), tile_of<f, 16>()};
+  constexpr int kMost = kMaxTile<info(f).activation>;
+  const int64_t blocks = cols / L.block_weights;
+  const size_t stride = size_t(blocks * L.words + (L.odd_bytes ? (blocks + L.group - 1) / L.group : 0)) * kLineBytes;
+  const int64_t fit = stride && kPanelsInL2 > stride ? int64_t(kPanelsInL2 / stride) : 1;
+  const int64_t run = n > kMost ? fit : panel1 - panel0;
+  for (int64_t q0 = panel0; q0 < panel1; q0 += run) {
+    const int64_t q1 = panel1 - q0 < run ? panel1 : q0 + run;
+    for (int t0 = 0; t0 < n; t0 += kMost) {
+      const int tokens = n - t0 < kMost ? n - t0 : kMost, size = tile_index(tokens);
+      const uint8_t* x = act + act_bytes<info(f).activation>(cols, t0);
+      for (int64_t q = q0; q < q1; q++) {
+        const int64_t rows = n_rows - q * kPanelRows;
+        float* out = y + size_t(t0) * ldy + q * kPanelRows;
+        if (rows >= kPanelRows && tokens == kTileSizes[size])
+          tiles[size](panels + size_t(q) * stride, cols, x, out, ldy);
+        else
+          irregular_tile(tiles[size], panels + size_t(q) * stride, cols, x, out, ldy,
+                         int(rows < kPanelRows ? rows : kPanelRows), tokens);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pllm::cpu

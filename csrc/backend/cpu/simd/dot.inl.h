@@ -1,0 +1,96 @@
+// Integer dot products of weights and activations, over the words of an ISA header included before.
+//
+// Weights are unsigned bytes of BITS bits, 16 rows x 4 consecutive k a line (I: the whole line or a half of it);
+// activations are signed bytes within +-127, 4 of them broadcast. BITS = 8 are signed weights, in the form byte_form()
+// gives them. All sums are exact, so every instruction set gives the same integers.
+#pragma once
+
+namespace pllm::cpu {
+namespace {
+
+SIMD_INLINE I activations(const int8_t* x, int word) {
+  int32_t v;
+  __builtin_memcpy(&v, x + 4 * word, 4);
+  return set32(v);
+}
+
+#if SIMD_DP
+
+constexpr int kByteOffset = 128;  // what is added to signed weights
+SIMD_INLINE I byte_form(I w) { return xor_(w, set8(0x80)); }
+SIMD_INLINE I scale_form(I s) { return s; }
+// What a product starts from to take off a zero point of 32, given the sum of its 16 activations.
+SIMD_INLINE int32_t start_form(int32_t sum16) { return -32 * sum16; }
+
+SIMD_INLINE void chains(I& a, I& b, const I* w, const int8_t* xa, const int8_t* xb) {  // two, interleaved: latency
+  for (int i = 0; i < 4; i++) {
+    a = dp(a, w[i], activations(xa, i));
+    b = dp(b, w[i + 4], activations(xb, i));
+  }
+}
+// start + the product of 32 weights; minus128 is -128 sum(x), which signed weights start from
+template <int BITS> SIMD_INLINE I dot(I start, const I* w, const int8_t* x) {
+  I b = set32(0);
+  chains(start, b, w, x, x + 16);
+  return add(start, b);
+}
+// acc + scale * product of 32 weights
+template <int BITS> SIMD_INLINE I scaled_dot(I acc, const I* w, const int8_t* x, I scale) {
+  return add(acc, mul(dot<BITS>(set32(0), w, x), scale));
+}
+// acc + scale a * (start a + product of w[0..3] and xa) + the same for w[4..7] and xb
+template <int BITS>
+SIMD_INLINE I scaled_dots(I acc, int32_t start_a, int32_t start_b, const I* w, const int8_t* xa, const int8_t* xb, I scale_a,
+                          I scale_b) {
+  I a = set32(start_a), b = set32(start_b);
+  chains(a, b, w, xa, xb);
+  return add(acc, add(mul(a, scale_a), mul(b, scale_b)));
+}
+
+#else
+
+// madd8 makes int16 sums of two products. Codes of 4 bits can be added up over 8 words (15 * 127 * 16 = 30480), of 5
+// over 4, of 6 over 2; then the scale enters as the factor of the madd16 that widens the sums.
+constexpr int kByteOffset = 0;
+SIMD_INLINE I byte_form(I w) { return w; }
+SIMD_INLINE I scale_form(I s) { return or_(and_(s, set32(0xffff)), shr<-16>(s)); }
+// -32 sum16 does not fit int16, twice half of it does.
+SIMD_INLINE int32_t start_form(int32_t sum16) {
+  const uint32_t half = uint32_t(-16 * sum16) & 0xffffu;
+  return int32_t(half | half << 16);
+}
+
+template <int N> SIMD_INLINE I sum(const I* w, const int8_t* x, int i) {
+  if constexpr (N == 1) return madd8(w[i], activations(x, i));
+  else return add16(sum<N / 2>(w, x, i), sum<N / 2>(w, x, i + N / 2));
+}
+template <int BITS> SIMD_INLINE I scaled_dot(I acc, const I* w, const int8_t* x, I scale) {
+  if constexpr (BITS == 8) {  // |w| and x with w's sign: exact for -128 too, 2 * 128 * 127 fits
+    for (int i = 0; i < 8; i++) acc = madd16(acc, madd8(abs8(w[i]), sign8(activations(x, i), w[i])), scale);
+    return acc;
+  } else if constexpr (BITS == 4) {
+    return madd16(acc, sum<8>(w, x, 0), scale);
+  } else {
+    static_assert(BITS == 5);
+    return madd16(madd16(acc, sum<4>(w, x, 0), scale), sum<4>(w, x, 4), scale);
+  }
+}
+template <int BITS> SIMD_INLINE I dot(I start, const I* w, const int8_t* x) {
+  return scaled_dot<BITS>(start, w, x, set16(1));
+}
+template <int BITS> SIMD_INLINE I scaled_half(I acc, int32_t start, const I* w, const int8_t* x, I scale) {
+  acc = madd16(acc, set32(start), scale);
+  if constexpr (BITS == 2) return madd16(acc, sum<4>(w, x, 0), scale);
+  static_assert(BITS == 2 || BITS == 6);
+  return madd16(madd16(acc, sum<2>(w, x, 0), scale), sum<2>(w, x, 2), scale);
+}
+template <int BITS>
+SIMD_INLINE I scaled_dots(I acc, int32_t start_a, int32_t start_b, const I* w, const int8_t* xa, const int8_t* xb, I scale_a,
+                          I scale_b) {
+  return add(scaled_half<BITS>(acc, start_a, w, xa, scale_a), scaled_half<BITS>(set32(0), start_b, w + 4, xb, scale_b));
+}
+
+#endif
+
+}  // namespace
+}  // namespace pllm::cpu

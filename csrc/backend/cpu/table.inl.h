@@ -1,0 +1,31 @@
+// The KernelTable of one level, over the words of the ISA header included before. Each isa_<level>.cpp is this and its
+// name.
+#pragma once
+#include "backend/cpu/simd/dot.inl.h"
+// after the dots
+#include "backend/cpu/matmul.inl.h"
+#include "backend/cpu/repack.h"
+
+namespace pllm::cpu {
+namespace {
+
+template <Format f> constexpr MatmulKernels matmul_kernels() {
+  return {&panel_bytes_of<f>, &repack<f>, &unpack_row<f>, &matmul<f>};
+}
+
+constexpr KernelTable make_table(const char* level, const ElementwiseKernels* elementwise,
+                                 const AttentionKernels* attention) {
+  return {level,
+          {
+#define FORMAT(name, ...) matmul_kernels<Format::name>(),
+#include "quant/formats.def"
+#undef FORMAT
+          },
+          {activation_kernels<Activation::f32>(), activation_kernels<Activation::q8>(),
+           activation_kernels<Activation::q8k>()},
+          elementwise,
+          attention};
+}
+
+}  // namespace
+}  // namespace pllm::cpu

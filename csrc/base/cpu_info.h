@@ -1,0 +1,36 @@
+// What this machine offers: instruction sets the OS lets us use, threads worth starting, memory free to take.
+//
+// Functions with a root directory read <root>/proc and <root>/sys (Linux), so tests can use a made-up machine.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pllm {
+
+// Instruction-set extensions of this CPU whose registers the OS saves, e.g. "avx2", "avx512f"; empty where unknown.
+std::vector<std::string> cpu_features();
+
+// CPUs this process may run on.
+std::vector<int> cpu_affinity();
+// Physical cores among `cpus`: SMT siblings count once.
+int physical_cores(const std::string& root, const std::vector<int>& cpus);
+
+struct ThreadCount {
+  int count;
+  std::string why;  // one line for people
+};
+// The least of: `cpus`, their physical cores, the CPU quota of every cgroup above us (rounded down, at least 1).
+ThreadCount threads_for(const std::string& root, const std::vector<int>& cpus);
+int usable_threads();  // of this process
+
+struct MemoryInfo {
+  uint64_t total, available;  // bytes
+  std::string why;            // one line for people
+};
+// `available` may be taken without swapping: MemAvailable, or less where a cgroup above us limits it (its reclaimable
+// file pages count as free).
+MemoryInfo memory_info(const std::string& root);
+uint64_t available_memory();  // of this process
+
+}  // namespace pllm

@@ -1,0 +1,25 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "quant/formats.h"
+
+namespace pllm::gguf {
+
+// One tensor of a file. The views stay valid as long as the File.
+struct Tensor {
+  std::string_view name;
+  uint32_t type_id;
+  std::string_view type_name;
+  std::optional<Format> format;  // nullopt: a GGUF type without kernels here
+  int n_dims;
+  std::array<int64_t, 4> shape;  // shape[0] = columns (contiguous), shape[1] = rows, ...; missing dimensions are 1
+  const uint8_t* data;
+  size_t n_bytes;
+  int shard;
+};
+
+}  // namespace pllm::gguf

@@ -1,0 +1,29 @@
+// What a GGUF file does not say about itself, one row an architecture.
+//
+// Precedence: metadata > which tensors are present, and their shapes > the row > the row's derive hook. From presence:
+// biases, q/k norms, post norms, a gated or plain feed-forward, fused projections, tied output.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backend/backend.h"
+#include "model/hparams.h"
+
+namespace pllm {
+
+struct Arch {
+  std::string_view name;  // general.architecture
+  RopeStyle rope = RopeStyle::half_split;
+  NormKind norm = NormKind::rms;
+  ActivationFn activation = ActivationFn::silu;
+  void (*derive)(Hparams&) = nullptr;  // values computed from other values; fills only what the metadata left open
+};
+
+std::span<const Arch> architectures();
+
+// The row of that name. Error unsupported_model otherwise: lists the rows, and for files that are no language model
+// (projectors, adapters, vocabularies, diffusion …) says what the file is. `type` is general.type, may be empty.
+const Arch& find_arch(std::string_view name, std::string_view type);
+
+}  // namespace pllm

@@ -1,0 +1,32 @@
+// The forward pass: embed, layers, output, through Backend alone.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "model/model.h"
+#include "tensor/mat.h"
+
+namespace pllm {
+
+// One step's work: rows of one or several sequences, each at consecutive positions.
+struct Batch {
+  std::span<const int32_t> tokens;          // (n)
+  std::span<const int32_t> positions;       // (n)
+  std::span<const SequenceRows> sequences;  // cover the n rows
+  std::span<const int32_t> logit_rows;      // rows whose logits are wanted, ascending
+};
+
+// Activations of a step, kept from step to step. Shapes for n rows:
+struct Buffers {
+  MatBuffer x, h, y;                           // (n, n_embd): residual, normed, branch output
+  MatBuffer q, k, v;                           // (n, n_head | n_head_kv * head_dim)
+  MatBuffer att;                               // (n, n_head * head_dim_v)
+  MatBuffer g, u;                              // (n, n_ff)
+  MatBuffer out;                               // (logit rows, n_embd)
+  std::vector<float> rope_global, rope_local;  // (n, n_rot / 2, 2)
+};
+
+// logits (batch.logit_rows.size(), n_vocab). Keys and values of the batch are written to its pages.
+void forward(const Model& model, Buffers& buffers, const Batch& batch, Mat logits);
+
+}  // namespace pllm

@@ -1,0 +1,159 @@
+#include "model/hparams.h"
+
+#include <cmath>
+#include <optional>
+
+#include "base/error.h"
+#include "model/arch.h"
+
+namespace pllm {
+namespace {
+
+// Typed, range-checked access to "<arch>.<key>".
+class Keys {
+ public:
+  Keys(const gguf::File& file, const std::string& arch) : file_(file), arch_(arch) {}
+
+  std::string full(const char* key) const { return arch_ + "." + key; }
+
+  std::optional<int> integer(const char* key, int64_t low, int64_t high) const {
+    const std::string name = full(key);
+    if (file_.array_size(name) > 0) return uniform(key, low, high);
+    const auto v = file_.integer(name);
+    if (!v) return std::nullopt;
+    check_range(name, double(*v), double(low), double(high));
+    return int(*v);
+  }
+
+  int required(const char* key, int64_t low, int64_t high) const {
+    if (const auto v = integer(key, low, high)) return *v;
+    throw Error(ErrorKind::bad_file, "metadata key " + full(key) + " is missing",
+                "The file is incomplete or made by a broken converter; get another copy or convert it again.");
+  }
+
+  float number(const char* key, double fallback, double low, double high) const {
+    const std::string name = full(key);
+    const auto v = file_.number(name);
+    if (!v) return float(fallback);
+    check_range(name, *v, low, high);
+    return float(*v);
+  }
+
+  std::vector<bool> flags(const char* key) const {
+    std::vector<bool> out;
+    for (double v : file_.numbers(full(key))) out.push_back(v != 0);
+    return out;
+  }
+
+  std::string_view string(const char* key) const { return file_.string(full(key)).value_or(std::string_view{}); }
+
+ private:
+  // Some files give one number a layer; this engine's layers are alike.
+  std::optional<int> uniform(const char* key, int64_t low, int64_t high) const {
+    const auto values = file_.numbers(full(key));
+    for (double v : values) {
+      check_range(full(key), v, double(low), double(high));
+      if (v != values.front()) {
+        throw Error(ErrorKind::unsupported_model, "metadata key " + full(key) + " differs from layer to layer",
+                    "Models whose layers differ in size are not supported yet.");
+      }
+    }
+    return int(values.front());
+  }
+
+  static void check_range(const std::string& name, double v, double low, double high) {
+    if (v >= low && v <= high) return;  // false for nan
+    throw Error(ErrorKind::bad_file,
+                "metadata key " + name + " is " + std::to_string(v) + ", outside " + std::to_string(low) + " … " +
+                    std::to_string(high),
+                "The file is corrupt or made by a broken converter.");
+  }
+
+  const gguf::File& file_;
+  const std::string& arch_;
+};
+
+RopeScaling read_rope_scaling(const Keys& keys, int n_ctx_train) {
+  RopeScaling s;
+  const std::string_view type = keys.string("rope.scaling.type");
+  s.factor = keys.number("rope.scaling.factor", keys.number("rope.scale_linear", 1, 0, 1e6), 0, 1e6);
+  if (s.factor == 0) s.factor = 1;
+  s.n_ctx_orig = keys.integer("rope.scaling.original_context_length", 0, 1 << 30).value_or(n_ctx_train);
+  s.attn_factor = keys.number("rope.scaling.attn_factor", 1, 0, 1e6);
+  s.beta_fast = keys.number("rope.scaling.yarn_beta_fast", 32, 0, 1e6);
+  s.beta_slow = keys.number("rope.scaling.yarn_beta_slow", 1, 0, 1e6);
+  if (type == "yarn") {
+    s.kind = RopeScaling::Kind::yarn;
+  } else if (type == "linear" || (type.empty() && s.factor != 1)) {
+    s.kind = RopeScaling::Kind::linear;
+  } else if (!type.empty() && type != "none" && type != "llama3") {  // llama3's factors are a tensor (rope_freqs)
+    throw Error(ErrorKind::unsupported_model, "rope scaling '" + std::string(type) + "' is not supported",
+                "Supported: none, linear, llama3, yarn.");
+  }
+  return s;
+}
+
+void read_windows(const Keys& keys, Hparams& h) {
+  h.window = keys.integer("attention.sliding_window", 0, 1 << 30).value_or(0);
+  h.local_layers = keys.flags("attention.sliding_window_pattern");
+  if (h.local_layers.size() == 1) {  // a scalar: the period
+    h.window_period = keys.integer("attention.sliding_window_pattern", 0, 1 << 20).value_or(0);
+    h.local_layers.clear();
+  }
+  if (!h.local_layers.empty() && h.local_layers.size() != size_t(h.n_layer)) {
+    throw Error(ErrorKind::bad_file, "metadata key " + keys.full("attention.sliding_window_pattern") + " has " +
+                                         std::to_string(h.local_layers.size()) + " entries for " +
+                                         std::to_string(h.n_layer) + " layers");
+  }
+}
+
+void require(bool ok, const std::string& message) {
+  if (!ok) throw Error(ErrorKind::bad_file, message, "The file is corrupt or made by a broken converter.");
+}
+
+void read_attention(const Keys& keys, Hparams& h) {
+  h.n_head = keys.required("attention.head_count", 1, 1 << 16);
+  h.n_head_kv = keys.integer("attention.head_count_kv", 1, 1 << 16).value_or(h.n_head);
+  h.head_dim_k = keys.integer("attention.key_length", 1, 1 << 16).value_or(h.n_embd / h.n_head);
+  h.head_dim_v = keys.integer("attention.value_length", 1, 1 << 16).value_or(h.head_dim_k);
+  h.n_rot = keys.integer("rope.dimension_count", 0, 1 << 16).value_or(h.head_dim_k);
+  require(h.n_head % h.n_head_kv == 0, std::to_string(h.n_head) + " attention heads cannot share " +
+                                           std::to_string(h.n_head_kv) + " key/value heads evenly");
+  require(h.n_rot % 2 == 0 && h.n_rot <= h.head_dim_k,
+          "rope.dimension_count " + std::to_string(h.n_rot) + " does not fit head_dim " + std::to_string(h.head_dim_k));
+  for (int d : {h.head_dim_k, h.head_dim_v}) {
+    if (d % 8 == 0 && d <= 512) continue;
+    throw Error(ErrorKind::unsupported_model, "head_dim " + std::to_string(d) + " is not supported",
+                "Supported: multiples of 8 up to 512.");
+  }
+}
+
+}  // namespace
+
+Hparams read_hparams(const gguf::File& file) {
+  Hparams h;
+  h.arch = std::string(file.string("general.architecture").value_or(std::string_view{}));
+  const Arch& arch = find_arch(h.arch, file.string("general.type").value_or(std::string_view{}));
+  const Keys keys(file, h.arch);
+  h.n_layer = keys.required("block_count", 1, 1 << 16);
+  h.n_embd = keys.required("embedding_length", 1, 1 << 20);
+  h.n_ff = keys.required("feed_forward_length", 1, 1 << 24);
+  h.n_ctx_train = keys.required("context_length", 1, 1 << 30);
+  read_attention(keys, h);
+  const char* eps_key =
+      arch.norm == NormKind::rms ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon";
+  h.norm_eps = keys.number(eps_key, 1e-5, 0, 1);
+  h.rope_base = keys.number("rope.freq_base", 10000, 1e-6, 1e12);
+  h.rope_base_local = keys.number("rope.freq_base_swa", 0, 0, 1e12);
+  h.rope_scaling = read_rope_scaling(keys, h.n_ctx_train);
+  read_windows(keys, h);
+  h.embed_scale = keys.number("embedding_scale", 0, -1e6, 1e6);
+  h.attn_scale = keys.number("attention.scale", 0, 0, 1e6);
+  h.attn_softcap = keys.number("attn_logit_softcapping", 0, 0, 1e6);
+  h.logit_softcap = keys.number("final_logit_softcapping", 0, 0, 1e6);
+  if (arch.derive) arch.derive(h);
+  if (!h.attn_scale) h.attn_scale = 1 / std::sqrt(float(h.head_dim_k));
+  return h;
+}
+
+}  // namespace pllm

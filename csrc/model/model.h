@@ -1,0 +1,35 @@
+// A loaded model: numbers, architecture row, weights on a backend. Immutable after loading.
+#pragma once
+#include <memory>
+
+#include "backend/backend.h"
+#include "gguf/file.h"
+#include "model/arch.h"
+#include "model/hparams.h"
+#include "model/rope.h"
+#include "model/weights.h"
+
+namespace pllm {
+
+class Model {
+ public:
+  Model(std::shared_ptr<const gguf::File> file, std::unique_ptr<Backend> backend);
+
+  const Hparams& hparams() const { return hparams_; }
+  const Arch& arch() const { return *arch_; }
+  const Weights& weights() const { return weights_; }
+  Backend& backend() const { return *backend_; }
+  KvShape kv_shape() const { return {hparams_.n_layer, hparams_.n_head_kv, hparams_.head_dim_k, hparams_.head_dim_v}; }
+  // Local (sliding-window) layers may rotate at another base.
+  const RopeFrequencies& rope(bool local) const { return local ? rope_local_ : rope_global_; }
+
+ private:
+  std::shared_ptr<const gguf::File> file_;  // weights may be read in place
+  std::unique_ptr<Backend> backend_;
+  Hparams hparams_;
+  const Arch* arch_;
+  Weights weights_;
+  RopeFrequencies rope_global_, rope_local_;
+};
+
+}  // namespace pllm

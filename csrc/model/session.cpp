@@ -1,0 +1,78 @@
+#include "model/session.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+namespace pllm {
+namespace {
+
+// Rows of one pass: enough for full speed, little enough that activations stay small. Never changes a result.
+constexpr int64_t kMaxRows = 512;
+
+}  // namespace
+
+Session::Session(std::shared_ptr<const Model> model, int n_ctx)
+    : model_(std::move(model)),
+      n_ctx_(n_ctx),
+      pool_(model_->backend().kv_page_bytes(model_->kv_shape())),
+      sequence_(pool_) {
+  if (n_ctx < 1) throw Error(ErrorKind::bad_value, "n_ctx must be at least 1, not " + std::to_string(n_ctx));
+}
+
+void Session::check(std::span<const int32_t> tokens) const {
+  const int n_vocab = model_->hparams().n_vocab;
+  if (tokens.empty()) throw Error(ErrorKind::bad_value, "no tokens to evaluate", "Give at least one token.");
+  for (int32_t id : tokens) {
+    if (id >= 0 && id < n_vocab) continue;
+    throw Error(ErrorKind::bad_value, "token id " + std::to_string(id) + " is outside the vocabulary (0 … " +
+                                          std::to_string(n_vocab - 1) + ")");
+  }
+  if (tokens.size() > size_t(n_ctx_ - n_tokens())) {
+    throw Error(ErrorKind::context_overflow,
+                std::to_string(n_tokens() + int64_t(tokens.size())) + " tokens do not fit the context of " +
+                    std::to_string(n_ctx_),
+                "Shorten the prompt or open the model with a larger n_ctx (-c).");
+  }
+}
+
+void Session::eval(std::span<const int32_t> tokens, Logits which, float* logits) {
+  check(tokens);
+  const int64_t n_vocab = model_->hparams().n_vocab;
+  std::vector<int32_t> positions, logit_rows;
+  while (!tokens.empty()) {
+    const int n = int(std::min<int64_t>(kMaxRows, int64_t(tokens.size())));
+    const bool last = size_t(n) == tokens.size();
+    const int pos0 = n_tokens();
+    sequence_.reserve(pos0 + n);
+    positions.resize(size_t(n));
+    std::iota(positions.begin(), positions.end(), pos0);
+    logit_rows.clear();
+    if (which == Logits::all) {
+      logit_rows.resize(size_t(n));
+      std::iota(logit_rows.begin(), logit_rows.end(), 0);
+    } else if (which == Logits::last && last) {
+      logit_rows.push_back(n - 1);
+    }
+    const SequenceRows rows[] = {{sequence_.pages(), 0, n, pos0}};
+    const auto n_rows = int64_t(logit_rows.size());
+    forward(*model_, buffers_, {tokens.first(size_t(n)), positions, rows, logit_rows},
+            {logits, n_rows, n_vocab, n_vocab});
+    sequence_.extend(n);
+    logits += n_rows * n_vocab;
+    tokens = tokens.subspan(size_t(n));
+  }
+}
+
+void Session::truncate(int n_tokens) {
+  if (n_tokens < 0 || n_tokens > sequence_.n_tokens()) {
+    throw Error(ErrorKind::bad_value,
+                "cannot keep " + std::to_string(n_tokens) + " tokens of " + std::to_string(sequence_.n_tokens()));
+  }
+  sequence_.truncate(n_tokens);
+}
+
+}  // namespace pllm

@@ -1,0 +1,148 @@
+"""The native core. Every error is a class of `pyllamacpp.errors`."""
+
+from typing import Any, Literal, TypedDict, final
+
+import numpy as np
+import numpy.typing as npt
+
+_Int32 = npt.NDArray[np.int32]
+_Float32 = npt.NDArray[np.float32]
+
+# GGUF files
+
+@final
+class TensorInfo:
+    @property
+    def name(self) -> str: ...
+    @property
+    def format(self) -> str: ...  # the GGUF type's name, e.g. "Q4_K"
+    @property
+    def shape(self) -> tuple[int, ...]: ...  # GGUF order: columns (contiguous) first
+    @property
+    def n_bytes(self) -> int: ...
+    @property
+    def shard(self) -> int: ...  # index into GgufFile.shards
+
+@final
+class GgufFile:
+    """A mapped and validated GGUF model; any shard opens the set."""
+
+    def __init__(self, path: str) -> None: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def shards(self) -> list[str]: ...
+    @property
+    def metadata(self) -> dict[str, Any]: ...  # arrays as list[str] or numpy arrays
+    @property
+    def tensors(self) -> list[TensorInfo]: ...
+    def tensor(self, name: str) -> npt.NDArray[np.uint8]: ...  # (n_bytes,), a copy
+
+def spm_merges(tokens: list[str], scores: npt.ArrayLike, types: npt.ArrayLike) -> list[tuple[str, str]]: ...
+
+# Models
+
+@final
+class Model:
+    """Weights, repacked and immutable. n_threads 0: chosen; isa "": the best this CPU has."""
+
+    def __init__(self, file: GgufFile, *, n_threads: int = 0, isa: str = "") -> None: ...
+    @property
+    def arch(self) -> str: ...
+    @property
+    def n_vocab(self) -> int: ...
+    @property
+    def n_embd(self) -> int: ...
+    @property
+    def n_layer(self) -> int: ...
+    @property
+    def n_head(self) -> int: ...
+    @property
+    def n_head_kv(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+    @property
+    def n_ff(self) -> int: ...
+    @property
+    def n_ctx_train(self) -> int: ...
+    @property
+    def isa(self) -> str: ...
+    @property
+    def n_threads(self) -> int: ...
+    @property
+    def weight_bytes(self) -> int: ...
+    @property
+    def kv_bytes_per_token(self) -> int: ...
+
+@final
+class Session:
+    """One sequence: KV pages and a position."""
+
+    def __init__(self, model: Model, n_ctx: int) -> None: ...
+    @property
+    def n_ctx(self) -> int: ...
+    @property
+    def n_tokens(self) -> int: ...
+    @property
+    def kv_bytes(self) -> int: ...
+    def eval(
+        self, tokens: _Int32, logits: Literal["none", "last", "all"] = "last"
+    ) -> _Float32: ...  # (0 | 1 | n, n_vocab)
+    def truncate(self, n_tokens: int) -> None: ...  # keeps the first n_tokens
+
+class MemoryPlan(TypedDict):
+    available: int
+    weight_bytes: int
+    kv_bytes_per_token: int
+    reserve: int
+    n_ctx_train: int
+    n_ctx: int
+    total_bytes: int
+
+def plan_context(file: GgufFile, n_ctx: int | None = None, *, weights_loaded: bool = False) -> MemoryPlan: ...
+def architectures() -> list[str]: ...
+
+class CpuInfo(TypedDict):
+    level: str
+    why: str
+    levels: list[str]
+    features: list[str]
+    threads: int
+    threads_why: str
+    physical_cores: int
+    memory_total: int
+    memory_available: int
+    memory_why: str
+
+def cpu_info() -> CpuInfo: ...
+
+# Sampling
+
+@final
+class Sampler:
+    """Chooses the next token: a pure function of its arguments. The defaults turn every step off."""
+
+    def __init__(
+        self,
+        n_vocab: int,
+        *,
+        temperature: float = ...,
+        top_k: int = ...,
+        top_p: float = ...,
+        min_p: float = ...,
+        repeat_penalty: float = ...,
+        frequency_penalty: float = ...,
+        presence_penalty: float = ...,
+        penalty_last_n: int = ...,
+        seed: int = ...,
+        logit_bias: dict[int, float] = ...,
+    ) -> None: ...
+    @property
+    def n_vocab(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+    def sample(
+        self, logits: _Float32, history: _Int32, pos: int, *, choice: int = 0, n_top_logprobs: int = -1
+    ) -> tuple[int, float, list[tuple[int, float]]]: ...

@@ -1,0 +1,257 @@
+"""The one sequence of a `Llama` and the loop that generates its tokens, whichever method asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from . import _core
+from .errors import ContextOverflowError, MemoryLimitError, ParameterError
+
+if TYPE_CHECKING:
+    from .params import SamplingParams
+
+Tokens = npt.NDArray[np.int32]
+Logits = npt.NDArray[np.float32]
+Draw = tuple[
+    int, float, list[tuple[int, float]]
+]  # token, its log-probability, the likeliest tokens with theirs
+LogitsProcessor = Callable[[Tokens, Logits], Logits]
+StoppingCriterion = Callable[[Tokens, Logits], bool]
+
+_ROWS_AT_ONCE = 64  # rows of logits held while a prompt is scored: 64 MiB for a vocabulary of 262k
+
+
+class Turn:
+    """Whose turn it is: one request at a time, held to its end, also while its stream is suspended.
+
+    Another thread waits. The same thread would wait for itself for ever, so it gets an error instead.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+
+    def mine(self) -> bool:
+        """The calling thread started the request in progress."""
+        return self._owner == threading.get_ident()
+
+    def __enter__(self) -> None:
+        if self.mine():
+            raise ParameterError(
+                "this thread has a stream of the same Llama open",
+                "Read the stream to its end or call its close() before the next request.",
+            )
+        self._lock.acquire()
+        self._owner = threading.get_ident()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self._owner = None
+        self._lock.release()
+
+
+class Context:
+    """The tokens in the KV pages and the logits that follow them.
+
+    The session alone says how many tokens are held, and they are written down before they are evaluated: an
+    exception or Ctrl-C between any two statements leaves tokens and pages in agreement. Logits lost that way
+    are computed again.
+    """
+
+    def __init__(self, model: _core.Model, n_vocab: int, n_ctx: int, n_batch: int, *, keep_all: bool) -> None:
+        """n_vocab: the tokenizer's; rows of the output beyond it are padding, and no token."""
+        self._session: _core.Session | None = _core.Session(model, n_ctx)
+        self._n_batch = n_batch
+        self._keep_all = keep_all
+        self.n_ctx = n_ctx
+        self.n_vocab = n_vocab
+        self.tokens: Tokens = np.empty(n_ctx, np.int32)  # (n_ctx), the first n_tokens are valid
+        self._rows: Logits = np.empty((0, self.n_vocab), np.float32)  # (>= n_tokens or 1, n_vocab)
+        self._rows_end = 0  # _rows belong to the tokens before this one
+
+    @property
+    def session(self) -> _core.Session:
+        if self._session is None:
+            raise ParameterError("this Llama is closed", "Open the model again.")
+        return self._session
+
+    @property
+    def n_tokens(self) -> int:
+        return self.session.n_tokens
+
+    def close(self) -> None:
+        """Give the KV pages back; the weights go with the last session that uses them."""
+        self._session = None
+        self._rows = np.empty((0, self.n_vocab), np.float32)
+
+    def truncate(self, n_tokens: int) -> None:
+        """Keep the first n_tokens."""
+        if not 0 <= n_tokens <= self.n_tokens:
+            raise ParameterError(
+                f"n_tokens must be between 0 and the {self.n_tokens} tokens held, not {n_tokens}"
+            )
+        self._rows_end = min(self._rows_end, n_tokens) if self._keep_all else 0
+        self.session.truncate(n_tokens)
+
+    def resume(self, prompt: Tokens) -> int:
+        """Keep what the held tokens and the prompt have in common; the prompt's last token is left to do.
+
+        Returns: the number of tokens kept.
+        """
+        n = min(self.n_tokens, len(prompt) - 1)
+        same = self.tokens[:n] == prompt[:n]
+        common = n if same.all() else int(same.argmin())
+        self.truncate(common)
+        return common
+
+    def eval(self, tokens: Tokens, on_rows: Callable[[int, Logits], None] | None = None) -> None:
+        """Run tokens (n) at the next positions, n_batch at a time; Ctrl-C is answered between batches.
+
+        on_rows: called with (first position, logits of it and the next ones (k, n_vocab)) to the end.
+        Errors: ContextOverflowError and, where all logits are kept, MemoryLimitError, both beforehand.
+        """
+        start, n = self.n_tokens, len(tokens)
+        if start + n > self.n_ctx:
+            held = f"{start} tokens are held and {n} more" if start else f"{n} tokens"
+            raise ContextOverflowError(
+                f"{held} do not fit the context of {self.n_ctx}",
+                "Open the model with a larger n_ctx, or reset().",
+            )
+        if self._keep_all:
+            self._reserve_rows(start + n)
+        size = self._n_batch if on_rows is None else min(self._n_batch, _ROWS_AT_ONCE)
+        for i in range(0, n, size):
+            chunk = tokens[i : i + size]
+            rows = self._eval_chunk(start + i, chunk, everything=on_rows is not None, final=i + size >= n)
+            if on_rows is not None:
+                on_rows(start + i, rows)
+
+    def _eval_chunk(self, start: int, chunk: Tokens, *, everything: bool, final: bool) -> Logits:
+        end = start + len(chunk)
+        self.tokens[start:end] = chunk
+        wanted: Literal["all", "last", "none"]
+        wanted = "all" if everything or self._keep_all else "last" if final else "none"
+        if not self._keep_all:
+            self._rows_end = 0
+        rows: Logits = self.session.eval(self.tokens[start:end], wanted)[:, : self.n_vocab]
+        if self._keep_all:
+            self._rows[start:end] = rows
+        else:
+            self._rows = rows[-1:]
+        self._rows_end = end
+        return rows
+
+    def step(self, token: int) -> Logits:
+        """Run one token; returns the logits (n_vocab) that follow it."""
+        n = self.session.n_tokens
+        self.tokens[n] = token
+        self.eval(self.tokens[n : n + 1])
+        row: Logits = self._rows[n if self._keep_all else 0]
+        return row
+
+    def all_rows(self) -> Logits:
+        """(n_tokens, n_vocab) where all logits are kept, else (1, n_vocab) of the last token; read-only."""
+        n = self.n_tokens
+        if self._rows_end != n:
+            first = self._rows_end if self._keep_all else n - 1
+            lost = self.tokens[first:n].copy()
+            self.truncate(first)
+            self.eval(lost)
+        rows = self._rows[: n if self._keep_all else min(n, 1)]
+        rows.flags.writeable = False
+        return rows
+
+    def last_row(self) -> Logits:
+        """(n_vocab): the logits that follow the last token. Error: ParameterError where no token is held."""
+        if self.n_tokens == 0:
+            raise ParameterError(
+                "there is nothing to continue: no token has been evaluated", "Call eval(tokens) first."
+            )
+        row: Logits = self.all_rows()[-1]
+        return row
+
+    def _reserve_rows(self, n: int) -> None:
+        if n <= len(self._rows):
+            return
+        capacity = min(self.n_ctx, max(n, 2 * len(self._rows)))
+        n_bytes = capacity * self.n_vocab * 4
+        available = _core.cpu_info()["memory_available"]
+        if n_bytes > available:
+            raise MemoryLimitError(
+                f"logits_all=True needs {n_bytes >> 20} MiB for the logits of {capacity} tokens, "
+                f"{available >> 20} MiB are available",
+                "Evaluate fewer tokens, or open the model without logits_all.",
+            )
+        grown = np.empty((capacity, self.n_vocab), np.float32)
+        grown[: self._rows_end] = self._rows[: self._rows_end]
+        self._rows = grown
+
+
+def make_sampler(n_vocab: int, params: SamplingParams, seed: int) -> _core.Sampler:
+    """The core's sampler for one request."""
+    return _core.Sampler(
+        n_vocab,
+        temperature=params.temperature,
+        top_k=params.top_k,
+        top_p=params.top_p,
+        min_p=params.min_p,
+        repeat_penalty=params.repeat_penalty,
+        frequency_penalty=params.frequency_penalty,
+        presence_penalty=params.presence_penalty,
+        penalty_last_n=params.penalty_last_n,
+        seed=seed,
+        logit_bias=dict(params.logit_bias or {}),
+    )
+
+
+def process(processors: Sequence[LogitsProcessor], tokens: Tokens, row: Logits) -> Logits:
+    """The logits (n_vocab) after the caller's functions: (tokens so far, logits) -> logits."""
+    result: Any = row.copy()
+    for processor in processors:
+        result = np.ascontiguousarray(processor(tokens, result), np.float32)
+        if result.shape != row.shape:
+            raise ParameterError(f"logits_processor must return shape {row.shape}, not {result.shape}")
+    logits: Logits = result
+    return logits
+
+
+def draws(
+    context: Context,
+    sampler: _core.Sampler,
+    n_max: int | None,
+    *,
+    n_top: int = -1,
+    processors: Sequence[LogitsProcessor] = (),
+    stop_when: StoppingCriterion | None = None,
+) -> Generator[Draw, Sequence[int] | None, None]:
+    """Sample from the last logits, hand the token out, evaluate it; n_max times or until the context is full.
+
+    A token that ends generation is handed out like any other: the reader decides. Every draw is keyed by the
+    position it fills, so it depends on neither batches nor cache hits. Tokens sent in are evaluated after it.
+    """
+    tokens, sample = context.tokens, sampler.sample
+    row = context.last_row()
+    n_drawn = 0
+    while n_drawn != n_max:
+        n = context.n_tokens
+        if n >= context.n_ctx:
+            return
+        logits = process(processors, tokens[:n], row) if processors else row
+        draw = sample(logits, tokens[:n], n, n_top_logprobs=n_top)
+        if stop_when is not None and stop_when(tokens[:n], row):
+            return
+        sent = yield draw
+        n_drawn += 1
+        if n_drawn == n_max:
+            return
+        row = context.step(draw[0])
+        if sent:
+            context.eval(np.asarray(sent, np.int32))
+            row = context.last_row()

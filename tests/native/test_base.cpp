@@ -1,0 +1,76 @@
+// Thread pool, half conversions, memory: what is awkward to reach from Python. Run under sanitizers.
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "base/half.h"
+#include "base/memory.h"
+#include "base/thread_pool.h"
+#include "check.h"
+
+using namespace pllm;
+
+static void pool_runs_every_item_once() {
+  for (int n_threads : {1, 2, 3, 7}) {
+    ThreadPool pool(n_threads);
+    for (int n_items : {0, 1, 2, 3, 5, 64, 1000}) {
+      std::vector<std::atomic<int>> hits(static_cast<size_t>(n_items));
+      std::atomic<bool> bad_thread{false};
+      pool.run(n_items, [&](int thread, int item) {
+        if (thread < 0 || thread >= n_threads) bad_thread = true;
+        hits[size_t(item)]++;
+      });
+      for (auto& h : hits) CHECK(h == 1);
+      CHECK(!bad_thread);
+    }
+  }
+}
+
+// Each run reads what the one before wrote: a late helper that touched a finished run would be caught here.
+static void runs_follow_each_other() {
+  ThreadPool pool(3);
+  std::vector<long> data(97, 0);
+  for (int round = 0; round < 3000; round++) {
+    if (round % 500 == 499) std::this_thread::sleep_for(std::chrono::milliseconds(3));  // let the helpers sleep
+    pool.run(int(data.size()), [&](int, int i) { data[size_t(i)] += i; });
+  }
+  for (size_t i = 0; i < data.size(); i++) CHECK(data[i] == long(i) * 3000);
+}
+
+static void halves_round_trip() {
+  for (uint32_t h = 0; h < 0x10000; h++) {
+    const float f = half_to_float(uint16_t(h));
+    if (std::isnan(f)) {
+      CHECK(std::isnan(half_to_float(float_to_half(f))));
+    } else {
+      CHECK(float_to_half(f) == h);
+    }
+  }
+  CHECK(float_to_half(65520.f) == 0x7c00);  // rounds up to infinity
+  CHECK(float_to_half(65519.f) == 0x7bff);  // the largest
+  CHECK(float_to_half(0x1p-25f) == 0);      // a tie, to even
+  CHECK(float_to_half(0x1.8p-25f) == 1);
+  CHECK(float_to_half(1.f + 0x1p-11f) == 0x3c00);  // a tie, to even
+  CHECK(float_to_half(1.f + 0x3p-11f) == 0x3c02);
+}
+
+static void memory_is_zero_and_aligned() {
+  for (size_t bytes : {size_t{1}, size_t{4096}, size_t{5} << 20}) {
+    Memory m(bytes);
+    CHECK(m.size() == bytes && reinterpret_cast<uintptr_t>(m.data()) % 64 == 0);
+    CHECK(m.data()[0] == 0 && m.data()[bytes - 1] == 0);
+    Memory moved = std::move(m);
+    CHECK(m.data() == nullptr && moved.size() == bytes);
+  }
+}
+
+int main() {
+  pool_runs_every_item_once();
+  runs_follow_each_other();
+  halves_round_trip();
+  memory_is_zero_and_aligned();
+  std::printf("%d failed\n", failures);
+  return failures != 0;
+}
