@@ -10,14 +10,15 @@ Names are imported when first used, so that importing the package costs next to 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from . import errors
+
+TYPE_CHECKING = False  # typing itself would be half of the import time
 
 if TYPE_CHECKING:
     from .errors import (
         ChatTemplateError,
         ContextOverflowError,
+        DownloadError,
         InternalError,
         MemoryLimitError,
         MissingTensorError,
@@ -36,6 +37,7 @@ __version__: str
 __all__ = [
     "ChatTemplateError",
     "ContextOverflowError",
+    "DownloadError",
     "InternalError",
     "Llama",
     "MemoryLimitError",
@@ -62,8 +64,8 @@ def _version() -> str:
         return "0+unknown"
 
 
-def __getattr__(name: str) -> Any:
-    value: Any
+def __getattr__(name: str) -> object:
+    value: object
     if name == "Llama":
         from .llama import Llama as value
     elif name == "SamplingParams":

@@ -1,5 +1,6 @@
 """The native core. Every error is a class of `pyllamacpp.errors`."""
 
+from os import PathLike
 from typing import Any, Literal, TypedDict, final
 
 import numpy as np
@@ -27,7 +28,7 @@ class TensorInfo:
 class GgufFile:
     """A mapped and validated GGUF model; any shard opens the set."""
 
-    def __init__(self, path: str) -> None: ...
+    def __init__(self, path: str | bytes | PathLike[str]) -> None: ...
     @property
     def path(self) -> str: ...
     @property
@@ -146,3 +147,48 @@ class Sampler:
     def sample(
         self, logits: _Float32, history: _Int32, pos: int, *, choice: int = 0, n_top_logprobs: int = -1
     ) -> tuple[int, float, list[tuple[int, float]]]: ...
+
+# Kernels at a named level, for tests, benchmarks and doctor
+
+def formats() -> list[tuple[str, int, int, int]]: ...  # name, GGUF type id, weights and bytes of a block
+def decode(format: str, raw: npt.NDArray[np.uint8]) -> _Float32: ...  # any shape -> (n weights,)
+def levels() -> list[str]: ...  # what this machine supports, slowest first
+def matmul(level: str, format: str, raw: npt.NDArray[np.uint8], x: _Float32) -> _Float32: ...  # (n, rows)
+def matmul_oracle(format: str, raw: npt.NDArray[np.uint8], x: _Float32) -> _Float32: ...
+def repack_roundtrip(level: str, format: str, raw: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]: ...
+def cpu_info_at(root: str, cpus: list[int]) -> CpuInfo: ...  # as <root>/proc and <root>/sys tell
+def float_levels() -> list[str]: ...  # of elementwise and attention kernels
+def elementwise(
+    level: str,
+    op: str,
+    x: _Float32,
+    a: _Float32 | None = None,
+    b: _Float32 | None = None,
+    s: float = 0,
+    n_rot: int = 0,
+) -> _Float32: ...
+
+@final
+class KvAttention:
+    """Attention over KV pages. Shapes: k (n, n_head_kv, head_dim_k), v (n, n_head_kv, head_dim_v)."""
+
+    def __init__(
+        self,
+        level: str,
+        *,
+        n_head: int,
+        n_head_kv: int,
+        head_dim_k: int,
+        head_dim_v: int,
+        n_positions: int,
+        n_threads: int = 1,
+        n_layers: int = 1,
+    ) -> None: ...
+    def store(self, pos0: int, k: _Float32, v: _Float32, layer: int = 0) -> None: ...
+    def attention(  # q (n, n_head, head_dim_k) -> (n, n_head, head_dim_v)
+        self, q: _Float32, pos0: int, *, scale: float, softcap: float = 0, window: int = 0, layer: int = 0
+    ) -> _Float32: ...
+    def time(self, q: _Float32, pos0: int, *, scale: float, repeats: int) -> list[float]: ...  # milliseconds
+    def time_read(self, n_pages: int, *, repeats: int) -> list[float]: ...  # milliseconds
+    @property
+    def page_bytes(self) -> int: ...

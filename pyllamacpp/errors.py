@@ -1,4 +1,4 @@
-"""One tree of errors: what went wrong, an exit code for the CLI, an HTTP status for the server, a hint for the user."""
+"""One tree of errors: what went wrong, an exit code for the CLI, an HTTP status for the server, a hint."""
 
 from __future__ import annotations
 
@@ -93,5 +93,5 @@ _FROM_CORE: dict[str, type[PyllamacppError]] = {
 
 
 def from_core(kind: str, message: bytes, hint: bytes) -> PyllamacppError:
-    """The error class for a native `ErrorKind`; names from files may be any bytes, so decoding never fails."""
+    """The error class of a native `ErrorKind`; names from files may be any bytes, so decoding never fails."""
     return _FROM_CORE[kind](message.decode("utf-8", "replace"), hint.decode("utf-8", "replace"))

@@ -143,9 +143,10 @@ class Context:
         rows: Logits = self.session.eval(self.tokens[start:end], wanted)[:, : self.n_vocab]
         if self._keep_all:
             self._rows[start:end] = rows
-        else:
-            self._rows = rows[-1:]
-        self._rows_end = end
+            self._rows_end = end
+        elif len(rows):
+            self._rows = rows if len(rows) == 1 else rows[-1:].copy()
+            self._rows_end = end
         return rows
 
     def step(self, token: int) -> Logits:

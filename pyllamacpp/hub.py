@@ -54,7 +54,7 @@ FORMS = (
 )
 
 _PACKAGE = re.compile(r"([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)==([A-Za-z0-9](?:[A-Za-z0-9.!+_-]*))")
-_REPO = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_REPO = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 
 
 def cache_dir() -> Path:
@@ -210,12 +210,13 @@ def _only_model(folder: Path, name: str, hint: str) -> Path:
 def _local(text: str) -> Path:
     try:
         path = Path(text).expanduser()
-        if path.is_dir():
-            return _only_model(path, text, "Name the file.")
-        if path.exists():
-            return path
+        is_folder, exists = path.is_dir(), path.exists()
     except (OSError, ValueError, RuntimeError):  # too long a name, a NUL in it, an unknown ~user
-        pass
+        is_folder = exists = False
+    if is_folder:
+        return _only_model(path, text, "Name the file.")
+    if exists:
+        return path
     raise ModelNotFoundError(f"no such model: {text!r}", _hint(text))
 
 

@@ -62,7 +62,9 @@ def choose(files: Iterable[str], pattern: str | None, where: str) -> list[str]:
     Projectors are only considered when the pattern says "mmproj".
     """
     models = group_shards(files, projectors=pattern is not None and "mmproj" in pattern.lower())
-    listing = f"It has: {', '.join(models)}." if models else "It has no .gguf files."
+    if not models:
+        raise ModelNotFoundError(f"{where} has no .gguf model")
+    listing = f"It has: {', '.join(models)}."
     if pattern is not None:
         found = [m for m, parts in models.items() if any(matches(f, pattern) for f in parts)]
         if len(found) != 1:
@@ -171,7 +173,7 @@ class Repository:
 
 def _bar_class(title: str, progress: bool | None) -> type[Any]:
     """A tqdm class that keeps quiet and moves our own bar."""
-    from tqdm.auto import tqdm
+    from tqdm import tqdm  # type: ignore[import-untyped, unused-ignore]
 
     class Bridge(tqdm):  # type: ignore[misc, type-arg, unused-ignore]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -205,7 +207,7 @@ def _readable_errors(repo: Repository, file: str | None) -> Iterator[None]:
         if isinstance(error, errors.GatedRepoError):
             raise ModelNotFoundError(
                 f"{where} asks to accept its terms first",
-                f"Accept them at https://huggingface.co/{repo.repo_id}, then: hf auth login (or set HF_TOKEN).",
+                f"Accept them at https://huggingface.co/{repo.repo_id}, then set HF_TOKEN or: hf auth login",
             ) from error
         if isinstance(error, errors.RepositoryNotFoundError):
             raise ModelNotFoundError(
@@ -224,7 +226,9 @@ def _readable_errors(repo: Repository, file: str | None) -> Iterator[None]:
             raise ModelNotFoundError(
                 f"{where}: {file} has not been fetched yet and HF_HUB_OFFLINE forbids to"
             ) from error
-        if isinstance(error, (OSError, errors.HfHubHTTPError)):
+        # The HTTP client (which one depends on the version) lets some of its own errors through.
+        client = type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "requests")
+        if client or isinstance(error, (OSError, errors.HfHubHTTPError)):
             raise DownloadError(
                 f"{where} could not be fetched: {_first_line(error)}",
                 "Check the connection and try again; HF_HUB_OFFLINE=1 uses what was fetched before.",

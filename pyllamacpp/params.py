@@ -11,7 +11,7 @@ import math
 import operator
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .errors import ParameterError
@@ -201,10 +201,6 @@ class SamplingParams:
         _check_all(self)
         object.__setattr__(self, "stop", _stop_strings(self.stop))
         object.__setattr__(self, "logit_bias", _bias_table(self.logit_bias))
-
-    def seeded(self) -> SamplingParams:
-        """These parameters with a seed: their own, or a random one drawn now (so that it can be reported)."""
-        return self if self.seed is not None else replace(self, seed=random_seed())
 
 
 # llama-cpp-python's create_chat_completion differs from its create_completion in these two.

@@ -114,12 +114,6 @@ def test_frozen_and_source_not_shared() -> None:
         p.top_k = 3  # type: ignore[misc]
 
 
-def test_seeded_draws_once_and_keeps_a_given_seed() -> None:
-    assert SamplingParams(seed=5).seeded() == SamplingParams(seed=5)
-    drawn = {SamplingParams().seeded().seed for _ in range(8)}
-    assert None not in drawn and len(drawn) > 1
-
-
 @settings(max_examples=60)
 @given(
     st.sampled_from(list(specs(SamplingParams))),

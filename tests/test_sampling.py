@@ -251,6 +251,7 @@ def test_top_p_counts_the_mass_that_top_k_left() -> None:
     logits = np.log(f32(0.4, 0.3, 0.2, 0.1))
     assert reachable(logits, top_p=0.5) == {0, 1}
     assert reachable(logits, top_p=0.5, top_k=2) == {0}  # 0.4 / 0.7 is enough
+    assert reachable(f32(0, 0, 0, 0), top_p=0.5) == {0, 1}  # exactly half is enough
 
 
 def test_banned_and_impossible_tokens_are_never_drawn() -> None:
@@ -258,6 +259,9 @@ def test_banned_and_impossible_tokens_are_never_drawn() -> None:
     logits[[0, 5]] = -INF
     assert reachable(logits, logit_bias={2: -INF, 5: 1e30}) == {1, 3, 4}
     assert reachable(logits, [0, 5, 5], frequency_penalty=-100.0, repeat_penalty=0.1) == {1, 2, 3, 4}
+    lowest = f32(-INF, np.finfo(np.float32).min)  # impossible stays below the lowest number
+    assert pick(lowest, [0], temperature=0.0, presence_penalty=-5.0) == 1
+    assert pick(lowest, temperature=0.0, logit_bias={0: 5.0}) == 1
 
 
 def test_extreme_values_stay_ordered() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +37,15 @@ def metadata(kind: str, tokens: list[tuple[str, int]], **more: Any) -> dict[str,
 
 
 def byte_pair(
-    extra: list[tuple[str, int]] = [],
-    merges: list[str] = [],
-    pre: str = "gpt-2",
-    **more: Any,  # noqa: B006
+    extra: Sequence[tuple[str, int]] = (), merges: Sequence[str] = (), pre: str = "gpt-2", **more: Any
 ) -> dict[str, Any]:
     """The 256 bytes, then what the merges make, then `extra`."""
     tokens = [(c, NORMAL) for c in _ALPHABET]
     tokens += [(merge.replace(" ", "", 1), NORMAL) for merge in merges]
-    return metadata("gpt2", tokens + extra, merges=merges, pre=pre, **more)
+    return metadata("gpt2", [*tokens, *extra], merges=list(merges), pre=pre, **more)
 
 
-def sentencepiece(extra: list[tuple[str, int]] = [], **more: Any) -> dict[str, Any]:  # noqa: B006
+def sentencepiece(extra: Sequence[tuple[str, int]] = (), **more: Any) -> dict[str, Any]:
     """<unk> <s> </s>, the 256 bytes, a few pieces that merge, then `extra`."""
     tokens = [("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL)]
     tokens += [(f"<0x{b:02X}>", BYTE) for b in range(256)]
@@ -68,7 +66,7 @@ def pieces_of(tokenizer: Tokenizer, text: str, *, special: bool = False) -> list
     return [tokenizer.piece(i) for i in tokenizer.encode(text, special=special)]
 
 
-# --- published data ----------------------------------------------------------------------------------------------
+# --- published data --------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not VOCABULARIES, reason="no ../shared/data/vocab")
@@ -105,7 +103,7 @@ def test_golden_prompts(golden: str, model: str) -> None:
         assert tokenizer.with_bos(tokenizer.encode(case["prompt"], special=False)) == case["prompt_tokens"]
 
 
-# --- pre-tokenizers ------------------------------------------------------------------------------------------------
+# --- pre-tokenizers --------------------------------------------------------------------------------
 
 
 def test_table_is_the_published_one() -> None:
@@ -121,7 +119,8 @@ def test_table_is_the_published_one() -> None:
     assert Path(pretokenizers.__file__).with_name("pretokenizers.json").read_bytes().isascii()
 
 
-TEXT = "Hello  WORLD's  12345 \u4e2d\u6587abc \u0939\u093f\u0928\u094d\u0926\u0940!\r\n\n\t\u00e9\u00c9 \U0001f600 x=1;"
+HINDI = "\u0939\u093f\u0928\u094d\u0926\u0940"
+TEXT = f"Hello  WORLD's  12345 \u4e2d\u6587abc {HINDI}!\r\n\n\t\u00e9\u00c9 \U0001f600 x=1;"
 
 
 @pytest.mark.parametrize("name", pretokenizers.names())
@@ -144,7 +143,7 @@ def test_every_pre_tokenizer_keeps_the_text(name: str) -> None:
     ("afmoe", "1234567 12 123456", ["1", "234", "567", " ", "12", " ", "123", "456"]),
     ("superbpe", "1234567", ["1", "234", "567"]),
     ("kimi-k2", "ab\u4e2d\u6587cd 1234", ["ab", "\u4e2d\u6587", "cd", " ", "123", "4"]),
-    ("gpt-4o", "HelloWorld's \u0939\u093f\u0928\u094d\u0926\u0940", ["Hello", "World's", " \u0939\u093f\u0928\u094d\u0926\u0940"]),
+    ("gpt-4o", f"HelloWorld's {HINDI}", ["Hello", "World's", f" {HINDI}"]),
     ("tekken", "\u00e9\u00c0b", ["\u00e9", "\u00c0b"]),
     ("default", "a1234", ["a", "123", "4"]),
 ])  # fmt: skip
@@ -174,7 +173,7 @@ def test_long_digit_runs_are_linear() -> None:
     assert len(tokenizer.encode("7" * 200_000, special=False)) == 200_000
 
 
-# --- special tokens ------------------------------------------------------------------------------------------------
+# --- special tokens --------------------------------------------------------------------------------
 
 CHAT = [("<|im_start|>", CONTROL), ("<|im_end|>", CONTROL), ("<think>", USER), ("<|x|>", UNKNOWN)]
 
@@ -192,7 +191,7 @@ def test_two_views() -> None:
 
 
 def test_whole_pieces_are_not_control_tokens() -> None:
-    """With ignore_merges a piece of text that spells a token becomes it; a control token must be the exception."""
+    """With ignore_merges a piece of text that spells a token becomes it, unless it is a control token."""
     data = byte_pair([("stop", CONTROL), ("word", NORMAL)], pre="llama-bpe")
     tokenizer = Tokenizer.from_metadata(data)
     assert pieces_of(tokenizer, "word") == ["word"]
@@ -203,11 +202,11 @@ def test_whole_pieces_are_not_control_tokens() -> None:
 @pytest.mark.parametrize("tokens, ends", [
     ([("<|im_end|>", CONTROL), ("<|endoftext|>", CONTROL)], {"<|im_end|>", "<|endoftext|>"}),
     ([("<|im_end|>", USER)], {"<|im_end|>"}),
-    ([("<|eot_id|>", CONTROL), ("<|eom_id|>", CONTROL), ("<|other|>", CONTROL)], {"<|eot_id|>", "<|eom_id|>"}),
+    ([("<|eot_id|>", CONTROL), ("<|eom_id|>", CONTROL), ("<|x|>", CONTROL)], {"<|eot_id|>", "<|eom_id|>"}),
     ([("<|return|>", CONTROL), ("<|call|>", CONTROL), ("<|end|>", CONTROL)], {"<|return|>", "<|call|>"}),
     ([("<s>", USER), ("</s>", USER), ("<end_of_turn>", CONTROL)], {"<end_of_turn>"}),
     ([("<s>", CONTROL), ("</s>", USER)], {"</s>"}),
-    ([("<|fim_pad|>", USER), ("<|fim_prefix|>", USER), ("<|file_sep|>", CONTROL)], {"<|fim_pad|>", "<|file_sep|>"}),
+    ([("<|fim_pad|>", USER), ("<PRE>", USER), ("<|file_sep|>", USER)], {"<|fim_pad|>", "<|file_sep|>"}),
 ])  # fmt: skip
 def test_ends_by_name(tokens: list[tuple[str, int]], ends: set[str]) -> None:
     tokenizer = Tokenizer.from_metadata(byte_pair(tokens))
@@ -269,7 +268,7 @@ def test_matcher_is_leftmost_longest(ids: dict[str, int], text: str) -> None:
     assert found == [(m.start(), m.end(), ids[m.group()]) for m in re.finditer(pattern, text)]
 
 
-# --- SentencePiece, WordPiece, unigram -----------------------------------------------------------------------------
+# --- SentencePiece, WordPiece, unigram -------------------------------------------------------------
 
 
 def test_sentencepiece() -> None:
@@ -325,7 +324,16 @@ def test_gemma4() -> None:
     assert tokenizer.eog_ids == {2} and 2 not in tokenizer.encode("<|tool_response>", special=False)
 
 
-# --- bytes -----------------------------------------------------------------------------------------------------------
+def test_whitespace_kind() -> None:
+    """Words apart at white space, which is dropped, in lower case unless the file says otherwise."""
+    tokens = [(c, NORMAL) for c in "abAB"] + [("ab", NORMAL)]
+    data = metadata("whitespace", tokens, merges=["a b"], pre="whitespace")
+    assert pieces_of(Tokenizer.from_metadata(data), "ab  a\nB") == ["ab", "a", "B"]
+    lower = Tokenizer.from_metadata({**data, "tokenizer.ggml.normalizer.lowercase": True})
+    assert pieces_of(lower, "AB a") == ["ab", "a"]
+
+
+# --- bytes -----------------------------------------------------------------------------------------
 
 
 def test_token_bytes() -> None:
@@ -395,7 +403,7 @@ def test_lone_surrogates(tokenizer: Tokenizer) -> None:
         tokenizer.encode("ok \ud83d", special=True)
 
 
-# --- files that contradict themselves --------------------------------------------------------------------------------
+# --- files that contradict themselves --------------------------------------------------------------
 
 
 def without(data: dict[str, Any], key: str) -> dict[str, Any]:
@@ -408,6 +416,7 @@ def without(data: dict[str, Any], key: str) -> dict[str, Any]:
     (without(byte_pair(), "tokens"), ModelFileError, "tokens"),
     (without(byte_pair(), "merges"), ModelFileError, "merges"),
     (byte_pair() | {"tokenizer.ggml.merges": ["ab"]}, ModelFileError, "two pieces"),
+    (byte_pair() | {"tokenizer.ggml.merges": [" ab"]}, ModelFileError, "two pieces"),
     (byte_pair() | {"tokenizer.ggml.merges": ["no such"]}, ModelFileError, "no tokenizer can be built"),
     (byte_pair() | {"tokenizer.ggml.tokens": []}, ModelFileError, "empty"),
     (byte_pair() | {"tokenizer.ggml.tokens": [1, 2]}, ModelFileError, "strings"),
@@ -418,7 +427,7 @@ def without(data: dict[str, Any], key: str) -> dict[str, Any]:
     (without(sentencepiece(), "scores"), ModelFileError, "scores"),
     (sentencepiece() | {"tokenizer.ggml.scores": np.zeros(2, np.float32)}, ModelFileError, "scores"),
     (sentencepiece() | {"tokenizer.ggml.scores": np.full(274, np.nan, np.float32)}, ModelFileError, "NaN"),
-    (metadata("t5", [("a", NORMAL)] * 3, scores=np.zeros(3), precompiled_charsmap=np.array([9, 0, 0, 0, 1], np.uint8)),
+    (metadata("t5", [("a", NORMAL)], scores=np.zeros(1), precompiled_charsmap=np.array([9, 0, 0, 0], "u1")),
      ModelFileError, "charsmap"),
     (metadata("bert", [("a", NORMAL)]), ModelFileError, "unknown"),
 ])  # fmt: skip
@@ -433,6 +442,26 @@ def test_ids_outside_the_vocabulary() -> None:
     assert Tokenizer.from_metadata(byte_pair(padding_token_id=0xFFFFFFFF)).pad_id is None
 
 
+def test_unknown_characters_without_an_unknown_token() -> None:
+    data = metadata("t5", [("a", NORMAL), (SPACE, NORMAL)], scores=np.zeros(2, np.float32))
+    with pytest.raises(ModelFileError, match="cannot spell"):
+        Tokenizer.from_metadata(data).encode("z", special=False)
+
+
+def test_corrupt_charsmap() -> None:
+    charsmap = np.frombuffer((8).to_bytes(4, "little") + bytes(range(200, 208)) + b"a", np.uint8)
+    tokens = [("a", NORMAL), ("<unk>", UNKNOWN), (SPACE, NORMAL)]
+    data = metadata("t5", tokens, scores=np.zeros(3), unknown_token_id=1, precompiled_charsmap=charsmap)
+    with pytest.raises(ModelFileError, match="cannot spell"):
+        Tokenizer.from_metadata(data).encode("h\u00e9", special=False)
+
+
+def test_unknown_token_typed_control() -> None:
+    tokens = [("<unk>", CONTROL), ("a", NORMAL), (SPACE, NORMAL)]
+    tokenizer = Tokenizer.from_metadata(metadata("llama", tokens, scores=np.zeros(3, np.float32)))
+    assert tokenizer.encode("az", special=False) == [2, 1, 0]
+
+
 def test_odd_vocabularies_work() -> None:
     duplicate = Tokenizer.from_metadata(byte_pair([("ab", NORMAL)], merges=["a b"]))
     assert duplicate.encode("ab", special=False) == [256]
@@ -443,3 +472,11 @@ def test_odd_vocabularies_work() -> None:
     tokenizer = Tokenizer.from_metadata(byte_pair(odd) | {"tokenizer.ggml.merges": ["\udcfe y"]})
     assert tokenizer.decode_bytes(tokenizer.encode("xy", special=True)) == b"xy"
     assert tokenizer.token_bytes(258, special=True) == b"x\xff" and tokenizer.token_bytes(256) == b""
+
+
+def test_merges_that_make_control_tokens_are_left_out() -> None:
+    data = byte_pair(merges=["a b", "ab c"], pre="gpt-2")
+    data["tokenizer.ggml.token_type"][257] = CONTROL  # "abc"
+    tokenizer = Tokenizer.from_metadata(data)
+    assert pieces_of(tokenizer, "abc") == ["ab", "c"]
+    assert pieces_of(tokenizer, "abc", special=True) == ["abc"]

@@ -3,7 +3,8 @@
     tiny.write(path, "qwen3", "Q4_K")
 
 The same arguments give the same file. Weights are scaled so that logits are of order 1. To make broken or odd
-models, `metadata` overrides or removes keys, `drop` leaves tensors out, `reshape` and `extra` change or add tensors.
+models, `metadata` overrides or removes keys, `drop` leaves tensors out, `reshape` and `extra`
+change or add tensors.
 """
 
 from __future__ import annotations
@@ -72,9 +73,9 @@ CHATML = (
 CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 _NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6
 _MERGES = (
-    "h e", "t he", "i n", "e r", "a n", "r e", "o n", "o u", "Ġ t", "Ġt he", "Ġ a", "Ġ s", "Ġ w", "Ġw e", "n d",
-    "Ġa nd", "e s", "o r", "Ġ the", "i s", "i t", "e n", "Ġ in", "in g", "Ġ o", "Ġo f", "Ġ c", "Ġ b", "l l", "e l",
-    "a t", "a l", "Ġ h", "o w", "l o", "el lo", "h ello", "Ġ I", "Ċ Ċ", "Ġ Ġ", "ĠĠ ĠĠ",
+    "h e", "t he", "i n", "e r", "a n", "r e", "o n", "o u", "Ġ t", "Ġ the", "Ġ a", "Ġ s", "Ġ w", "Ġw e",
+    "n d", "Ġa nd", "e s", "o r", "Ġ i", "i s", "i t", "e n", "Ġ in", "in g", "Ġ o", "Ġo f", "Ġ c", "Ġ b",
+    "l l", "e l", "a t", "a l", "Ġ h", "o w", "l o", "el lo", "h ello", "Ġ I", "Ċ Ċ", "Ġ Ġ", "ĠĠ ĠĠ",
 )  # fmt: skip
 _SPM_PIECES = ("▁", *"etaoinshrdlu.,!?", "▁t", "he", "▁the", "▁a", "in", "er", "an", "▁an", "nd", "▁and")
 
@@ -205,7 +206,9 @@ def _tensor(rng: np.random.Generator, name: str, dims: tuple[int, ...], fmt: str
     if name.endswith(".bias"):
         return rng.standard_normal(dims, dtype=np.float32) * np.float32(0.1), QT.F32
     if len(dims) != 2:
-        return 1 + rng.standard_normal(dims, dtype=np.float32) * np.float32(0.1), QT.F32
+        # Layers must outweigh the embedding, or a tied model only repeats its last token.
+        mean = 3 if ".post_" in name else 1
+        return mean + rng.standard_normal(dims, dtype=np.float32) * np.float32(0.1), QT.F32
     rows, cols = dims
     # Embeddings are the output matrix too where tied; logits then have a standard deviation of about 2.
     std = (2 if name in ("token_embd.weight", "output.weight") else 1) * cols**-0.5

@@ -40,12 +40,15 @@ std::vector<std::string> cpu_features() {
     uint32_t reg;
     int bit;
     uint64_t state;
-  } all[] = {{"sse4_2", one.c, 20, 0},           {"avx", one.c, 28, kYmm},           {"fma", one.c, 12, kYmm},
-             {"f16c", one.c, 29, kYmm},          {"bmi2", seven.b, 8, 0},            {"avx2", seven.b, 5, kYmm},
-             {"avxvnni", seven_one.a, 4, kYmm},  {"avx512f", seven.b, 16, kZmm},     {"avx512dq", seven.b, 17, kZmm},
-             {"avx512bw", seven.b, 30, kZmm},    {"avx512vl", seven.b, 31, kZmm},    {"avx512vbmi", seven.c, 1, kZmm},
-             {"avx512vnni", seven.c, 11, kZmm},  {"avx512bf16", seven_one.a, 5, kZmm}, {"avx512fp16", seven.d, 23, kZmm},
-             {"amx_tile", seven.d, 24, kTiles},  {"amx_int8", seven.d, 25, kTiles},  {"amx_bf16", seven.d, 22, kTiles}};
+  } all[] = {{"sse4_2", one.c, 20, 0},          {"avx", one.c, 28, kYmm},
+             {"fma", one.c, 12, kYmm},          {"f16c", one.c, 29, kYmm},
+             {"bmi2", seven.b, 8, 0},           {"avx2", seven.b, 5, kYmm},
+             {"avxvnni", seven_one.a, 4, kYmm}, {"avx512f", seven.b, 16, kZmm},
+             {"avx512dq", seven.b, 17, kZmm},   {"avx512bw", seven.b, 30, kZmm},
+             {"avx512vl", seven.b, 31, kZmm},   {"avx512vbmi", seven.c, 1, kZmm},
+             {"avx512vnni", seven.c, 11, kZmm}, {"avx512bf16", seven_one.a, 5, kZmm},
+             {"avx512fp16", seven.d, 23, kZmm}, {"amx_tile", seven.d, 24, kTiles},
+             {"amx_int8", seven.d, 25, kTiles}, {"amx_bf16", seven.d, 22, kTiles}};
   std::vector<std::string> found;
   for (const auto& f : all)
     if (f.reg >> f.bit & 1 && (saved & f.state) == f.state) found.emplace_back(f.name);
@@ -127,7 +130,8 @@ std::vector<std::string> directories(const std::string& mount, const std::string
 std::vector<Cgroup> cgroups(const std::string& root, const std::string& controller) {
   std::vector<Cgroup> found;
   std::ifstream file(root + "/proc/self/mountinfo");
-  for (std::string line; std::getline(file, line);) {  // id parent dev root mount options [optional] - type source super
+  for (std::string line;
+       std::getline(file, line);) {  // id parent dev root mount options [optional] - type source super
     const size_t dash = line.find(" - ");
     if (dash == std::string::npos) continue;
     std::istringstream before(line), after(line.substr(dash + 3));
@@ -221,7 +225,8 @@ ThreadCount threads_for(const std::string& root, const std::vector<int>& cpus) {
 int usable_threads() { return threads_for("", cpu_affinity()).count; }
 
 MemoryInfo memory_info(const std::string& root) {
-  const auto total = field(root + "/proc/meminfo", "MemTotal"), available = field(root + "/proc/meminfo", "MemAvailable");
+  const auto total = field(root + "/proc/meminfo", "MemTotal"),
+             available = field(root + "/proc/meminfo", "MemAvailable");
   MemoryInfo m{total.value_or(0) << 10, available.value_or(total.value_or(0)) << 10, ""};
   m.why = mib(m.available) + " of " + mib(m.total) + " are free or reclaimable";
   if (!total) {  // no Linux /proc
@@ -233,7 +238,8 @@ MemoryInfo memory_info(const std::string& root) {
       const auto limit = integer(dir + (group.v2 ? "/memory.max" : "/memory.limit_in_bytes"));
       const auto usage = integer(dir + (group.v2 ? "/memory.current" : "/memory.usage_in_bytes"));
       if (!limit || !usage || uint64_t(*limit) >= m.total) continue;  // v1 says "no limit" with a huge number
-      const auto files = int64_t(field(dir + "/memory.stat", group.v2 ? "inactive_file" : "total_inactive_file").value_or(0));
+      const auto files =
+          int64_t(field(dir + "/memory.stat", group.v2 ? "inactive_file" : "total_inactive_file").value_or(0));
       const int64_t used = std::max<int64_t>(0, *usage - files);
       const uint64_t left = *limit > used ? uint64_t(*limit - used) : 0;
       m.total = uint64_t(*limit);

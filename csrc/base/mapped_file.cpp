@@ -67,8 +67,6 @@ void MappedFile::release(const uint8_t* data, size_t n_bytes) const {
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
-bool file_exists(const std::string& path) {
-  return access(path.c_str(), F_OK) == 0;
-}
+bool file_exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
 }  // namespace pllm

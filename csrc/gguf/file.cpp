@@ -7,9 +7,7 @@
 namespace pllm::gguf {
 namespace {
 
-std::string quoted(const std::string& path) {
-  return "'" + path + "'";
-}
+std::string quoted(const std::string& path) { return "'" + path + "'"; }
 
 // Runs `body`; an Error that leaves it gets the file's name in front, and the way to join the pieces if it is one.
 template <class Body>
@@ -76,7 +74,8 @@ File::File(std::string path, std::vector<Shard> shards) : path_(std::move(path))
       tensor.shard = int(s);
       if (!index_.emplace(tensor.name, tensors_.size()).second)
         throw Error(ErrorKind::bad_file,
-                    quoted(shards_[s].path) + ": tensor '" + std::string(tensor.name) + "' is in another shard too",
+                    quoted(shards_[s].path) + ": tensor '" + std::string(tensor.name.substr(0, 200)) +
+                        "' is in another shard too",
                     "Download the shards again, all from the same place.");
       tensors_.push_back(tensor);
     }

@@ -26,11 +26,12 @@ uint32_t read_version(Cursor& cursor) {
   const uint32_t version = cursor.read<uint32_t>();
   if (version == 2 || version == 3) return version;
   if (version == 1)
-    throw Error(ErrorKind::bad_file, "is GGUF version 1, which only the first weeks of GGUF (August 2023) used",
+    throw Error(ErrorKind::bad_file, "this is GGUF version 1, which only the first weeks of GGUF (August 2023) used",
                 "Get a newer file of this model, or convert it again.");
   if (version != 0 && (version & 0xffff) == 0)
-    throw Error(ErrorKind::bad_file, "is a big-endian GGUF file", "Get the little-endian file of this model.");
-  throw Error(ErrorKind::bad_file, "has GGUF version " + std::to_string(version) + "; versions 2 and 3 are supported",
+    throw Error(ErrorKind::bad_file, "this is a big-endian GGUF file", "Get the little-endian file of this model.");
+  throw Error(ErrorKind::bad_file,
+              "this is GGUF version " + std::to_string(version) + "; versions 2 and 3 are supported",
               "A newer pyllamacpp may read it; if the version looks absurd, the file is damaged: download it again.");
 }
 
@@ -113,9 +114,7 @@ void read_tensor_infos(Cursor& cursor, uint64_t count, uint64_t alignment, Heade
   }
 }
 
-std::string quoted(const Tensor& tensor) {
-  return "tensor '" + std::string(tensor.name.substr(0, 200)) + "'";
-}
+std::string quoted(const Tensor& tensor) { return "tensor '" + std::string(tensor.name.substr(0, 200)) + "'"; }
 
 // Sets the data pointers; `data_start` may lie past the end of a file without tensors.
 void place_tensors(std::span<const uint8_t> bytes, CheckedSize data_start, const std::vector<Extent>& extents,
@@ -133,8 +132,8 @@ void place_tensors(std::span<const uint8_t> bytes, CheckedSize data_start, const
   }
   if (outside)
     throw Error(ErrorKind::bad_file,
-                "is truncated: its tensors need " + std::to_string(needed) + " bytes, but the file has " +
-                    std::to_string(bytes.size()) + "; the first one outside is " + quoted(*outside),
+                "truncated: its tensors need " + std::to_string(needed) + " bytes, but the file has " +
+                    std::to_string(bytes.size()) + " bytes; the first one outside is " + quoted(*outside),
                 kDamaged);
   for (size_t i = 0; i < tensors.size(); i++) tensors[i].data = bytes.data() + *data_start.value() + extents[i].offset;
 }

@@ -48,9 +48,10 @@ SplitInfo split_info(const Metadata& metadata) {
   split.no = metadata.integer("split.no").value_or(0);
   split.n_tensors = metadata.integer("split.tensors.count").value_or(-1);
   if (split.count < 1 || split.count > kMaxShards || split.no < 0 || split.no >= split.count || split.n_tensors < -1)
-    throw Error(ErrorKind::bad_file, "has split.no " + std::to_string(split.no) + " of split.count " +
-                                         std::to_string(split.count) + " (" + std::to_string(split.n_tensors) +
-                                         " tensors in all)");
+    throw Error(ErrorKind::bad_file,
+                "split.no is " + std::to_string(split.no) + ", split.count " + std::to_string(split.count) +
+                    ", split.tensors.count " + std::to_string(split.n_tensors),
+                "The file was split wrongly or is damaged: download the shards again.");
   return split;
 }
 

@@ -10,7 +10,7 @@ namespace pllm::gguf {
 bool has_magic(std::span<const uint8_t> bytes);
 
 struct Finding {
-  std::string what;  // continues "'path' ..."
+  std::string what;
   std::string hint;
 };
 // Says what a file without GGUF's magic is.

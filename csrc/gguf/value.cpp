@@ -71,12 +71,8 @@ std::string describe(const Value& value) {
 
 }  // namespace
 
-std::string_view name_of(ValueType type) {
-  return kTypes[uint32_t(type)].name;
-}
-size_t scalar_size(ValueType type) {
-  return kTypes[uint32_t(type)].size;
-}
+std::string_view name_of(ValueType type) { return kTypes[uint32_t(type)].name; }
+size_t scalar_size(ValueType type) { return kTypes[uint32_t(type)].size; }
 
 ValueType read_value_type(Cursor& cursor) {
   const uint32_t id = cursor.read<uint32_t>();

@@ -16,13 +16,18 @@ class Keys {
 
   std::string full(const char* key) const { return arch_ + "." + key; }
 
+  // One number, or one a layer if they are all the same: this engine's layers are alike.
   std::optional<int> integer(const char* key, int64_t low, int64_t high) const {
     const std::string name = full(key);
-    if (file_.array_size(name) > 0) return uniform(key, low, high);
-    const auto v = file_.integer(name);
-    if (!v) return std::nullopt;
-    check_range(name, double(*v), double(low), double(high));
-    return int(*v);
+    const auto values = file_.numbers(name);
+    if (values.empty()) return std::nullopt;
+    for (double v : values) {
+      check_range(name, v, double(low), double(high));
+      if (v == values.front()) continue;
+      throw Error(ErrorKind::unsupported_model, "metadata key " + name + " differs from layer to layer",
+                  "Models whose layers differ in size are not supported yet.");
+    }
+    return int(values.front());
   }
 
   int required(const char* key, int64_t low, int64_t high) const {
@@ -48,19 +53,6 @@ class Keys {
   std::string_view string(const char* key) const { return file_.string(full(key)).value_or(std::string_view{}); }
 
  private:
-  // Some files give one number a layer; this engine's layers are alike.
-  std::optional<int> uniform(const char* key, int64_t low, int64_t high) const {
-    const auto values = file_.numbers(full(key));
-    for (double v : values) {
-      check_range(full(key), v, double(low), double(high));
-      if (v != values.front()) {
-        throw Error(ErrorKind::unsupported_model, "metadata key " + full(key) + " differs from layer to layer",
-                    "Models whose layers differ in size are not supported yet.");
-      }
-    }
-    return int(values.front());
-  }
-
   static void check_range(const std::string& name, double v, double low, double high) {
     if (v >= low && v <= high) return;  // false for nan
     throw Error(ErrorKind::bad_file,

@@ -1,13 +1,13 @@
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
-#include <cstdlib>
-#include <memory>
-#include <new>
+#include <algorithm>
+#include <cstring>
 
 #include "backend/cpu/select.h"
 #include "base/cpu_info.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "python/bindings.h"
 #include "quant/reference.h"
 
@@ -33,16 +33,6 @@ int64_t columns(Format f, int64_t row_bytes) {
   return row_bytes / info(f).block_bytes * info(f).block_weights;
 }
 
-struct Free {
-  void operator()(uint8_t* p) const { std::free(p); }
-};
-using Aligned = std::unique_ptr<uint8_t, Free>;
-Aligned aligned(size_t n) {
-  void* p = std::aligned_alloc(64, (n + 127) / 64 * 64);
-  if (!p) throw std::bad_alloc();
-  return Aligned(static_cast<uint8_t*>(p));
-}
-
 py::list formats() {
   py::list all;
   for (const FormatInfo& f : kFormats)
@@ -58,49 +48,81 @@ Floats decode_raw(const std::string& format, const Bytes& raw) {
   return out;
 }
 
-// A weight matrix in panels
-struct Panels {
-  const cpu::MatmulKernels& kernels;
-  int64_t rows, cols;
-  size_t stride;
-  Aligned data;
-
-  Panels(const cpu::KernelTable& table, Format f, const Bytes& raw) : kernels(table.matmul[int(f)]) {
-    if (raw.ndim() != 2) bad_shape("raw must have the shape (rows, row bytes)");
-    rows = raw.shape(0);
-    cols = columns(f, raw.shape(1));
-    stride = kernels.panel_bytes(cols);
-    data = aligned(size_t(count()) * stride);
-    for (int64_t p = 0; p < count(); p++) {
-      const int n = int(std::min<int64_t>(cpu::kPanelRows, rows - p * cpu::kPanelRows));
-      kernels.repack(raw.data() + p * cpu::kPanelRows * raw.shape(1), size_t(raw.shape(1)), n, cols,
-                     data.get() + size_t(p) * stride);
-    }
-  }
-  int64_t count() const { return (rows + cpu::kPanelRows - 1) / cpu::kPanelRows; }
-};
-
+void check_rows(const Bytes& raw) {
+  if (raw.ndim() != 2) bad_shape("raw must have the shape (rows, row bytes)");
+}
 void check_tokens(const Floats& x, int64_t cols) {
   if (x.ndim() != 2 || x.shape(1) != cols) bad_shape("x must have the shape (n, " + std::to_string(cols) + ")");
 }
 
-Floats matmul(const std::string& level, const std::string& format, const Bytes& raw, const Floats& x) {
-  const Format f = format_of(format);
-  const cpu::KernelTable& table = cpu::kernels(level);
-  const Panels w(table, f, raw);
-  check_tokens(x, w.cols);
-  const int n = int(x.shape(0));
-  const cpu::ActivationKernels& a = table.activation[int(info(f).activation)];
-  const Aligned act = aligned(a.bytes(w.cols, n));
-  a.prepare(x.data(), size_t(w.cols), w.cols, n, 0, n, act.get());
-  Floats y({int64_t(n), w.rows});
-  w.kernels.matmul(w.data.get(), w.cols, w.rows, act.get(), n, y.mutable_data(), size_t(w.rows), 0, w.count());
-  return y;
-}
+// A weight matrix in panels, and its products at one level
+class Panels {
+ public:
+  Panels(const std::string& level, const std::string& format, const Bytes& raw)
+      : table_(cpu::kernels(level)), format_(format_of(format)), kernels_(table_.matmul[int(format_)]) {
+    check_rows(raw);
+    rows_ = raw.shape(0);
+    row_bytes_ = raw.shape(1);
+    cols_ = columns(format_, row_bytes_);
+    stride_ = kernels_.panel_bytes(cols_);
+    data_ = Memory(n_bytes());
+    for (int64_t p = 0; p < count(); p++) {
+      const int n = int(std::min<int64_t>(cpu::kPanelRows, rows_ - p * cpu::kPanelRows));
+      const uint8_t* from = raw.data() + p * cpu::kPanelRows * row_bytes_;
+      kernels_.repack(from, size_t(row_bytes_), n, cols_, data_.data() + size_t(p) * stride_);
+    }
+  }
+
+  size_t n_bytes() const { return size_t(count()) * stride_; }
+
+  Floats matmul(const Floats& x) const {
+    check_tokens(x, cols_);
+    const int n = int(x.shape(0));
+    Floats y({int64_t(n), rows_});
+    const float* from = x.data();
+    float* to = y.mutable_data();
+    const py::gil_scoped_release unlocked;
+    const cpu::ActivationKernels& a = table_.activation[int(info(format_).activation)];
+    const Memory act(a.bytes(cols_, n));
+    a.prepare(from, size_t(cols_), cols_, n, 0, n, act.data());
+    kernels_.matmul(data_.data(), cols_, rows_, act.data(), n, to, size_t(rows_), 0, count());
+    return y;
+  }
+
+  Bytes unpack() const {
+    Bytes out({rows_, row_bytes_});
+    for (int64_t r = 0; r < rows_; r++)
+      kernels_.unpack_row(data_.data() + size_t(r / cpu::kPanelRows) * stride_, int(r % cpu::kPanelRows), cols_,
+                          out.mutable_data() + r * row_bytes_);
+    return out;
+  }
+
+  // Sums the memory up: what reading alone costs.
+  uint64_t read() const {
+    const py::gil_scoped_release unlocked;
+    uint64_t sum[8] = {};
+    for (size_t i = 0; i + 64 <= n_bytes(); i += 64) {
+      uint64_t line[8];
+      std::memcpy(line, data_.data() + i, 64);
+      for (int j = 0; j < 8; j++) sum[j] += line[j];
+    }
+    return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
+  }
+
+ private:
+  int64_t count() const { return (rows_ + cpu::kPanelRows - 1) / cpu::kPanelRows; }
+
+  const cpu::KernelTable& table_;
+  Format format_;
+  const cpu::MatmulKernels& kernels_;
+  int64_t rows_ = 0, cols_ = 0, row_bytes_ = 0;
+  size_t stride_ = 0;
+  Memory data_;
+};
 
 Floats matmul_oracle(const std::string& format, const Bytes& raw, const Floats& x) {
   const Format f = format_of(format);
-  if (raw.ndim() != 2) bad_shape("raw must have the shape (rows, row bytes)");
+  check_rows(raw);
   const int64_t cols = columns(f, raw.shape(1)), rows = raw.shape(0), n = x.shape(0);
   check_tokens(x, cols);
   Floats y({n, rows});
@@ -108,15 +130,6 @@ Floats matmul_oracle(const std::string& format, const Bytes& raw, const Floats& 
     for (int64_t r = 0; r < rows; r++)
       y.mutable_data()[t * rows + r] = reference_dot(f, raw.data() + r * raw.shape(1), cols, x.data() + t * cols);
   return y;
-}
-
-Bytes repack_roundtrip(const std::string& level, const std::string& format, const Bytes& raw) {
-  const Panels w(cpu::kernels(level), format_of(format), raw);
-  Bytes out({raw.shape(0), raw.shape(1)});
-  for (int64_t r = 0; r < w.rows; r++)
-    w.kernels.unpack_row(w.data.get() + size_t(r / cpu::kPanelRows) * w.stride, int(r % cpu::kPanelRows), w.cols,
-                         out.mutable_data() + r * raw.shape(1));
-  return out;
 }
 
 py::dict machine(const std::string& root, const std::vector<int>& cpus) {
@@ -149,12 +162,15 @@ void bind_kernels(py::module_& m) {
   m.def("decode", &decode_raw, py::arg("format"), py::arg("raw"),
         "Blocks as in the file (uint8) -> float32 weights, 1-D.");
   m.def("levels", &cpu::supported_levels, "Instruction-set levels this machine supports, slowest first.");
-  m.def("matmul", &matmul, py::arg("level"), py::arg("format"), py::arg("raw"), py::arg("x"),
-        "raw (rows, row bytes) times x (n, cols) -> (n, rows), by the kernels of a level.");
+  py::class_<Panels>(m, "Panels", "A weight matrix as the kernels of a level read it. raw: (rows, row bytes) uint8.")
+      .def(py::init<const std::string&, const std::string&, const Bytes&>(), py::arg("level"), py::arg("format"),
+           py::arg("raw"))
+      .def("matmul", &Panels::matmul, py::arg("x"), "x (n, cols) -> (n, rows), float32.")
+      .def("unpack", &Panels::unpack, "The file's blocks again, row by row.")
+      .def("read", &Panels::read, "Reads all of the memory and computes next to nothing: the limit to compare with.")
+      .def_property_readonly("n_bytes", &Panels::n_bytes);
   m.def("matmul_oracle", &matmul_oracle, py::arg("format"), py::arg("raw"), py::arg("x"),
-        "The same by plain scalar code; every avx level must give the same bits.");
-  m.def("repack_roundtrip", &repack_roundtrip, py::arg("level"), py::arg("format"), py::arg("raw"),
-        "raw (rows, row bytes) to panels and back, row by row.");
+        "raw (rows, row bytes) times x (n, cols) by plain scalar code; every avx level gives the same bits.");
   m.def("cpu_info", &this_machine, "Instruction-set level, threads and memory of this machine, each with its reason.");
   m.def("cpu_info_at", &machine, py::arg("root"), py::arg("cpus"),
         "Threads and memory as <root>/proc and <root>/sys tell them, for a process that may run on `cpus`.");

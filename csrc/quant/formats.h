@@ -30,9 +30,7 @@ inline constexpr FormatInfo kFormats[] = {
 };
 inline constexpr int kFormatCount = int(sizeof(kFormats) / sizeof(kFormats[0]));
 
-constexpr const FormatInfo& info(Format f) {
-  return kFormats[int(f)];
-}
+constexpr const FormatInfo& info(Format f) { return kFormats[int(f)]; }
 
 constexpr std::optional<Format> format_from_gguf_id(uint32_t id) {
   for (int i = 0; i < kFormatCount; i++)

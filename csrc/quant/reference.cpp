@@ -22,11 +22,13 @@ struct Block {
 
 float half(const Half& h) { return half_to_float(uint16_t(h[0] | h[1] << 8)); }
 
-template <class T> void one_scale(const T& b, Block& o) {
+template <class T>
+void one_scale(const T& b, Block& o) {
   o.d = half(b.d);
   o.scale[0] = o.scale[1] = 1;
 }
-template <class T> void scale_and_min(const T& b, Block& o) {  // the file adds its min
+template <class T>
+void scale_and_min(const T& b, Block& o) {  // the file adds its min
   one_scale(b, o);
   o.dmin = -half(b.min);
   o.has_min = true;
@@ -94,7 +96,8 @@ void unpack(const BlockQ3_K& b, Block& o) {
     o.scale[g] = (low | high << 4) - 32;
   }
 }
-template <class T> void scales_mins(const T& b, Block& o) {
+template <class T>
+void scales_mins(const T& b, Block& o) {
   o.d = half(b.d);
   o.dmin = half(b.dmin);
   o.has_min = true;
@@ -142,7 +145,8 @@ float weight(Format f, const uint8_t* p, int64_t k) {
 }
 
 // Calls fn with every block of n weights, unpacked.
-template <class T, class Fn> void each(const uint8_t* blocks, int64_t n, int weights, Fn fn) {
+template <class T, class Fn>
+void each(const uint8_t* blocks, int64_t n, int weights, Fn fn) {
   Block unpacked{};
   for (int64_t k = 0; k < n; k += weights, blocks += sizeof(T)) {
     T b;
@@ -151,7 +155,8 @@ template <class T, class Fn> void each(const uint8_t* blocks, int64_t n, int wei
     fn(unpacked, k);
   }
 }
-template <class Fn> void each_block(Format f, const uint8_t* blocks, int64_t n, Fn fn) {
+template <class Fn>
+void each_block(Format f, const uint8_t* blocks, int64_t n, Fn fn) {
   const int weights = info(f).block_weights;
   switch (f) {
     case Format::F32:

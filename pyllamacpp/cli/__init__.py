@@ -1,0 +1,53 @@
+"""The command line: `pyllamacpp run`, `pull`, `info`, `tokenize`, `doctor`.
+
+Answers go to standard output, everything else to standard error. Exit codes are those of `pyllamacpp.errors`;
+2 for wrong usage, 130 after Ctrl-C, 141 when the reader of the output has gone. Only what a command needs is
+imported, and only when it runs: the time to the first token counts from here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from . import doctor, info, models, run
+from .guard import use_escapes_for_unprintable
+
+app = typer.Typer(
+    name="pyllamacpp",
+    help="Run GGUF language models on your own machine.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(run.run)
+app.command()(models.pull)
+app.command()(info.info)
+app.command()(models.tokenize)
+app.command()(doctor.doctor)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        print(f"pyllamacpp {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """The console script: run the command line of this process and exit."""
+    use_escapes_for_unprintable()
+    app()

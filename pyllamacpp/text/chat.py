@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ChatTemplateError
+from ..errors import ChatTemplateError, ParameterError
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import jinja2
 
 _KEY = "tokenizer.chat_template"
-_MARKS = range(0xE000, 0xF8FF)  # the private-use area of the Basic Multilingual Plane
+_PRIVATE_USE = range(0xE000, 0xF8FF)  # of the Basic Multilingual Plane
+_MARK = "pyllamacpp_mark"  # the variable that holds `_Marker.mark` while a template runs
 
 
 def missing_template() -> ChatTemplateError:
@@ -98,11 +99,8 @@ class ChatTemplate:
 
         Errors: ChatTemplateError, with the template's own sentence where it refuses the conversation.
         """
-        prepared = [_prepare(message) for message in messages]
-        variables = {**self._tokens, **kwargs, "add_generation_prompt": add_generation_prompt}
-        if tools is not None:
-            variables["tools"] = copy.deepcopy(list(tools))
-        return self._run(prepared, variables)
+        variables = copy.deepcopy({**kwargs, "add_generation_prompt": add_generation_prompt, "tools": tools})
+        return self._run(_prepare(messages), variables)
 
     def encode(
         self,
@@ -123,8 +121,10 @@ class ChatTemplate:
         """
         if special_in_content:
             return tokenizer.with_bos(tokenizer.encode(self.render(messages, **render_kwargs), special=True))
-        marker = _Marker(tokenizer, [list(messages), render_kwargs], self.source)
-        text = self.render(marker.mark(list(messages)), **marker.mark(render_kwargs))
+        prepared = _prepare(messages)  # before marking: joining parts or reading JSON may complete a text
+        marker = _Marker(tokenizer, [prepared, render_kwargs], self.source)
+        variables = {"add_generation_prompt": True, **marker.mark(render_kwargs), _MARK: marker.mark}
+        text = self._run(marker.mark(prepared), variables)
         ids: list[int] = []
         for piece in tokenizer.split_special(marker.unescape(text)):
             if isinstance(piece, int):
@@ -133,9 +133,11 @@ class ChatTemplate:
                 ids += tokenizer.encode(marker.unmark(piece), special=False)
         return tokenizer.with_bos(ids)
 
-    def _run(self, messages: list[dict[str, Any]], variables: dict[str, Any]) -> str:
+    def _run(self, messages: list[Any], variables: dict[str, Any]) -> str:
+        if variables.get("tools") is None:
+            variables.pop("tools", None)
         try:
-            return self._template.render(messages=messages, **variables)
+            return self._template.render(messages=messages, **{**self._tokens, **variables})
         except ChatTemplateError:
             raise
         except Exception as error:  # whatever a stranger's program may raise
@@ -157,18 +159,14 @@ class _Marker:
         strings: list[str] = []
         _collect(values, strings)
         self._tokenizer = tokenizer
-        self._active = any(next(tokenizer.find_control(s), None) for s in strings)
-        if self._active:
-            used = "\n".join([source, *strings]).lower()
-            self._free = (chr(c) for c in _MARKS if chr(c) not in used and f"\\u{c:04x}" not in used)
-            self._mark = next(self._free)
-            self._restored: dict[str, str | int | None] = {self._mark: ""}
-            self._stand_in: dict[str, str] = {}
+        used = "\n".join([source, *strings]).lower()
+        self._free = (chr(c) for c in _PRIVATE_USE if chr(c) not in used and f"\\u{c:04x}" not in used)
+        self._mark = next(self._free)
+        self._restored: dict[str, str | int | None] = {self._mark: ""}
+        self._stand_in: dict[str, str] = {}
 
     def mark(self, value: Any) -> Any:
         """A copy of `value` with every string in it marked, keys included."""
-        if not self._active:
-            return value
         if isinstance(value, str):
             return self._mark_text(value)
         if isinstance(value, Mapping):
@@ -179,13 +177,13 @@ class _Marker:
 
     def unescape(self, text: str) -> str:
         """Marks that a template's `tojson(ensure_ascii=True)` has escaped, as characters again."""
-        for mark in self._restored if self._active else ():
+        for mark in self._restored:
             text = text.replace(f"\\u{ord(mark):04x}", mark)
         return text
 
     def unmark(self, text: str) -> str:
         """`text` as the user wrote it."""
-        return text.translate(str.maketrans(self._restored)) if self._active else text
+        return text.translate(str.maketrans(self._restored))
 
     def _mark_text(self, text: str) -> str:
         # Again until nothing is found: breaking one token's text may uncover another's that overlaps it.
@@ -222,15 +220,23 @@ def _collect(value: Any, into: list[str]) -> None:
             _collect(item, into)
 
 
-def _prepare(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A deep copy of one message in the shape templates expect."""
-    result = copy.deepcopy(dict(message))
-    if "content" in result:
-        result["content"] = _flatten(result["content"])
-    for call in result.get("tool_calls") or ():
-        function = call.get("function", call) if isinstance(call, dict) else None
-        if isinstance(function, dict) and isinstance(function.get("arguments"), str):
-            function["arguments"] = _object_or_text(function["arguments"])
+def _prepare(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """A deep copy of the messages in the shape templates expect."""
+    result: list[Any] = []
+    for i, message in enumerate(messages):
+        if not isinstance(message, Mapping):
+            raise ParameterError(
+                f"messages[{i}] is {type(message).__name__}, not a mapping with role and content"
+            )
+        prepared = copy.deepcopy(dict(message))
+        if "content" in prepared:
+            prepared["content"] = _flatten(prepared["content"])
+        calls = prepared.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            function = call.get("function", call) if isinstance(call, dict) else None
+            if isinstance(function, dict) and isinstance(function.get("arguments"), str):
+                function["arguments"] = _object_or_text(function["arguments"])
+        result.append(prepared)
     return result
 
 
@@ -276,10 +282,19 @@ def _compile(source: str, clock: Callable[[], datetime]) -> jinja2.Template:
 
 def _environment(clock: Callable[[], datetime]) -> jinja2.Environment:
     """A sandbox with what Hugging Face offers templates. Imported late: Jinja2 is needed only for chats."""
-    from jinja2 import nodes
+    from jinja2 import nodes, pass_context
+    from jinja2.exceptions import SecurityError
     from jinja2.ext import Extension
     from jinja2.parser import Parser
     from jinja2.sandbox import SandboxedEnvironment
+
+    class Sandbox(SandboxedEnvironment):
+        """Jinja2's sandbox, where an unsafe attribute is an error rather than an empty string."""
+
+        def unsafe_undefined(self, obj: Any, attribute: str) -> jinja2.Undefined:
+            raise SecurityError(
+                f"access to attribute {attribute!r} of a {type(obj).__name__} object is unsafe"
+            )
 
     class Generation(Extension):
         """`{% generation %} ... {% endgeneration %}` marks answers for training; here it is its content."""
@@ -293,7 +308,7 @@ def _environment(clock: Callable[[], datetime]) -> jinja2.Environment:
     def raise_exception(message: str) -> None:
         raise ChatTemplateError(str(message))
 
-    environment = SandboxedEnvironment(
+    environment = Sandbox(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
     )
     for name in ("lipsum", "cycler", "joiner"):
@@ -301,7 +316,7 @@ def _environment(clock: Callable[[], datetime]) -> jinja2.Environment:
     environment.globals["raise_exception"] = raise_exception
     environment.globals["strftime_now"] = lambda form: clock().strftime(form)
     environment.filters["tojson"] = _to_json
-    environment.filters["from_json"] = json.loads
+    environment.filters["from_json"] = pass_context(_from_json)
     return environment
 
 
@@ -321,6 +336,13 @@ def _to_json(
         sort_keys=sort_keys,
         default=_listed,
     )
+
+
+def _from_json(context: jinja2.runtime.Context, text: str) -> Any:
+    """The value of JSON text, marked as users' strings are: an escape may have hidden a control token."""
+    value = json.loads(text)
+    mark = context.get(_MARK)
+    return mark(value) if mark else value
 
 
 def _listed(value: Any) -> list[Any]:

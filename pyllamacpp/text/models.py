@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import tokenizers
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 
-from ..errors import ModelFileError, UnsupportedModelError
+from ..errors import ModelFileError, PyllamacppError
 from .pretokenizers import PreTokenizer
 from .vocabulary import CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, Vocabulary, is_utf8
 
@@ -32,10 +32,17 @@ def build(vocabulary: Vocabulary, pre: PreTokenizer | None) -> tokenizers.Tokeni
     }
     try:
         return _byte_pair(vocabulary, pre) if pre else builders[vocabulary.kind](vocabulary)
-    except (ModelFileError, UnsupportedModelError):
+    except PyllamacppError:
         raise
-    except Exception as error:  # the library's own checks raise bare Exception
+    except BaseException as error:
+        if not is_library_error(error):
+            raise
         raise ModelFileError(f"no tokenizer can be built from the file's vocabulary: {error}") from error
+
+
+def is_library_error(error: BaseException) -> bool:
+    """Whether `tokenizers` may have raised it: bare Exception, or a panic of its Rust code, which is none."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def _ids(vocabulary: Vocabulary) -> dict[str, int]:
@@ -45,13 +52,28 @@ def _ids(vocabulary: Vocabulary) -> dict[str, int]:
     return {piece: i for piece, i in vocabulary.ids.items() if is_utf8(piece)}
 
 
+def _bpe(vocabulary: Vocabulary, merges: list[tuple[str, str]], **options: Any) -> models.BPE:
+    """The model without control pieces, so that no text can become one, by merging or as a whole."""
+    control = vocabulary.of_type(CONTROL)
+    ids = _ids(vocabulary).copy()
+    control.pop(options.get("unk_token") or "", None)
+    for piece in control:
+        del ids[piece]
+    try:
+        return models.BPE(vocab=ids, merges=merges, **options)
+    except BaseException as error:
+        allowed = [(a, b) for a, b in merges if control.keys().isdisjoint((a, b, a + b))]
+        if not is_library_error(error) or len(allowed) == len(merges):
+            raise
+        return models.BPE(vocab=ids, merges=allowed, **options)
+
+
 def _unknown_piece(vocabulary: Vocabulary) -> str | None:
     token_id = vocabulary.unk_id
     if token_id is None:
         token_id = next((i for i, t in enumerate(vocabulary.types) if t == UNKNOWN), None)
-    return (
-        None if token_id is None or not is_utf8(vocabulary.pieces[token_id]) else vocabulary.pieces[token_id]
-    )
+    piece = None if token_id is None else vocabulary.pieces[token_id]
+    return None if piece is None or not is_utf8(piece) else piece
 
 
 def _split(regexes: list[str]) -> list[Any]:
@@ -66,24 +88,19 @@ def _merges(vocabulary: Vocabulary) -> list[tuple[str, str]]:
         lines = [line for line in lines if is_utf8(line)]
     pairs: list[Any]
     if joined.startswith(" ") or "\n " in joined:
-        pairs = [(line[:at], line[at + 1 :]) for line in lines for at in (line.find(" ", 1),)]
+        pairs = [(line[:at], line[at + 1 :]) for line in lines for at in (line.find(" ", 1),) if at > 0]
     else:
         pairs = [tuple(line.split(" ", 1)) for line in lines]
-    if set(map(len, pairs)) - {2} or any(not left or not right for left, right in pairs):
+    if len(pairs) < len(lines) or set(map(len, pairs)) - {2}:
         raise ModelFileError("tokenizer.ggml.merges has an entry that is not two pieces with a space between")
     return pairs
 
 
 def _byte_pair(vocabulary: Vocabulary, pre: PreTokenizer) -> tokenizers.Tokenizer:
     """BPE with the file's merges, in the byte alphabet or (gemma4) in raw UTF-8 with byte tokens."""
-    ids = _ids(vocabulary)
-    if pre.ignore_merges:  # there, a piece of text that spells a control token must not become one
-        ids = ids.copy()
-        for piece in vocabulary.of_type(CONTROL):
-            del ids[piece]
-    model = models.BPE(
-        vocab=ids,
-        merges=_merges(vocabulary),
+    model = _bpe(
+        vocabulary,
+        _merges(vocabulary),
         ignore_merges=pre.ignore_merges,
         byte_fallback=not pre.byte_level,
         fuse_unk=not pre.byte_level,
@@ -111,13 +128,7 @@ def _sentencepiece_bpe(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
 
     scores = _scores(vocabulary)
     merges = _core.spm_merges(vocabulary.pieces, scores, np.asarray(vocabulary.types, dtype=np.int32))
-    model = models.BPE(
-        vocab=_ids(vocabulary),
-        merges=merges,
-        byte_fallback=True,
-        fuse_unk=True,
-        unk_token=_unknown_piece(vocabulary),
-    )
+    model = _bpe(vocabulary, merges, byte_fallback=True, fuse_unk=True, unk_token=_unknown_piece(vocabulary))
     pipeline = tokenizers.Tokenizer(model)
     pipeline.normalizer = normalizers.Replace(" ", SPACE)
     return pipeline
@@ -170,19 +181,12 @@ def _wordpiece(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     ids: dict[str, int] = {}
     for i, (piece, kind) in enumerate(zip(vocabulary.pieces, vocabulary.types, strict=True)):
         if is_utf8(piece):
-            bare = (
-                piece
-                if kind in (CONTROL, UNKNOWN)
-                else piece[1:]
-                if piece.startswith(SPACE)
-                else "##" + piece
-            )
-            ids.setdefault(bare, i)
+            if kind not in (CONTROL, UNKNOWN):
+                piece = piece[1:] if piece.startswith(SPACE) else "##" + piece
+            ids.setdefault(piece, i)
     unknown = _unknown_piece(vocabulary)
     if unknown is None:
-        raise ModelFileError(
-            "the WordPiece vocabulary has no unknown token (tokenizer.ggml.unknown_token_id)"
-        )
+        raise ModelFileError("the vocabulary has no unknown token (tokenizer.ggml.unknown_token_id)")
     ids.setdefault(unknown, vocabulary.ids[unknown])
     pipeline = tokenizers.Tokenizer(
         models.WordPiece(vocab=ids, unk_token=unknown, max_input_chars_per_word=100)

@@ -247,6 +247,10 @@ class Tokenizer:
                 f"the text holds a lone surrogate (U+{ord(text[at]):04X}), which is not a character",
                 "Decode bytes with errors='replace', or pass them as bytes.",
             ) from None
+        except BaseException as error:
+            if not models.is_library_error(error):
+                raise
+            raise ModelFileError(f"the file's vocabulary cannot spell the text: {error}") from error
         return ids
 
     def _encode_stretch(self, text: str, special: bool, first: bool) -> list[int]:

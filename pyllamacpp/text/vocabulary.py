@@ -42,14 +42,14 @@ _FILL_ENDS = ("fim_pad", "fim_rep", "fim_sep")
 _ENDS = (
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
     "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>",
-    "<end_of_utterance>", "<eos>", "<turn|>",
-    "<|tool_response>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "[e~[",
+    "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    "[e~[",
 )  # fmt: skip
 
 # Special ids a file need not state, by tokenizer.ggml.model.
 _DEFAULT_IDS = {
     "llama": {"bos": 1, "eos": 2, "unknown": 0},
-    "bert": {"bos": 101, "unknown": 100, "seperator": 102, "padding": 0},
+    "bert": {"cls": 101, "unknown": 100, "seperator": 102, "padding": 0},
     "t5": {"eos": 1, "unknown": 2, "padding": 0},
 }
 

@@ -178,7 +178,7 @@ class CpuBackend final : public Backend {
 
 std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level) {
   if (n_threads == 0) n_threads = usable_threads();
-  return std::make_unique<CpuBackend>(n_threads, kernels(level));
+  return std::make_unique<CpuBackend>(n_threads, level.empty() ? default_kernels() : kernels(level));
 }
 
 }  // namespace pllm::cpu

@@ -49,7 +49,8 @@ template <Format f, int T>
 void tile_32(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy) {
   using W = Weights<f>;
   static constexpr PanelLayout L = panel_layout(f);
-  constexpr int kAtOnce = T * kHalves <= 8 ? kHalves : 1;  // few tokens: one pass over the panel; many: sums in registers
+  constexpr int kAtOnce =
+      T * kHalves <= 8 ? kHalves : 1;  // few tokens: one pass over the panel; many: sums in registers
   for (int h0 = 0; h0 < kHalves; h0 += kAtOnce) {
     const uint8_t *head = nullptr, *p = panel;
     const Act32* x = reinterpret_cast<const Act32*>(act);

@@ -9,7 +9,8 @@
 namespace pllm::cpu {
 namespace {
 
-template <Format f> constexpr MatmulKernels matmul_kernels() {
+template <Format f>
+constexpr MatmulKernels matmul_kernels() {
   return {&panel_bytes_of<f>, &repack<f>, &unpack_row<f>, &matmul<f>};
 }
 

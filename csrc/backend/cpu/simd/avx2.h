@@ -27,7 +27,9 @@ SIMD_INLINE F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }    // a b 
 SIMD_INLINE F fnma(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a b
 SIMD_INLINE F to_float(I a) { return _mm256_cvtepi32_ps(a); }
 SIMD_INLINE F load_half(const void* p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
-SIMD_INLINE void store_half(void* p, F v) { _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
+SIMD_INLINE void store_half(void* p, F v) {
+  _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
 
 // ---- integer words
 constexpr int kTokens = 12;  // most tokens of one tile: more would spill
@@ -45,7 +47,8 @@ SIMD_INLINE void storei(void* p, I a) { _mm256_storeu_si256((I*)p, a); }
 SIMD_INLINE I load_bytes(const void* p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p)); }
 SIMD_INLINE void store_bytes(void* p, I a) {  // the low byte of each int32
   a = _mm256_shuffle_epi8(a, _mm256_set1_epi32(0x0c080400));
-  _mm_storel_epi64((__m128i*)p, _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(a, _mm256_set1_epi64x(0x400000000))));
+  _mm_storel_epi64((__m128i*)p,
+                   _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(a, _mm256_set1_epi64x(0x400000000))));
 }
 SIMD_INLINE I set32(int32_t v) { return _mm256_set1_epi32(v); }
 SIMD_INLINE I set16(int v) { return _mm256_set1_epi16((int16_t)v); }
@@ -63,12 +66,19 @@ SIMD_INLINE I max(I a, I b) { return _mm256_max_epi32(a, b); }
 SIMD_INLINE I add16(I a, I b) { return _mm256_add_epi16(a, b); }
 SIMD_INLINE I sub8(I a, I b) { return _mm256_sub_epi8(a, b); }
 SIMD_INLINE I madd16(I acc, I a, I b) { return add(acc, _mm256_madd_epi16(a, b)); }  // acc + a0 b0 + a1 b1
-template <int N> SIMD_INLINE I shr(I a) {  // int32, unsigned; N < 0 shifts left
-  if constexpr (N > 0) return _mm256_srli_epi32(a, N);
-  else if constexpr (N < 0) return _mm256_slli_epi32(a, -N);
-  else return a;
+template <int N>
+SIMD_INLINE I shr(I a) {  // int32, unsigned; N < 0 shifts left
+  if constexpr (N > 0)
+    return _mm256_srli_epi32(a, N);
+  else if constexpr (N < 0)
+    return _mm256_slli_epi32(a, -N);
+  else
+    return a;
 }
-template <int N> SIMD_INLINE I sar(I a) { return _mm256_srai_epi32(a, N); }
+template <int N>
+SIMD_INLINE I sar(I a) {
+  return _mm256_srai_epi32(a, N);
+}
 SIMD_INLINE F as_float(I a) { return _mm256_castsi256_ps(a); }
 SIMD_INLINE I as_int(F a) { return _mm256_castps_si256(a); }
 SIMD_INLINE F low_half(I a) {  // the f16 in the low 16 bits of each int32

@@ -27,7 +27,9 @@ SIMD_INLINE F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }    // a b 
 SIMD_INLINE F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a b
 SIMD_INLINE F to_float(I a) { return _mm512_cvtepi32_ps(a); }
 SIMD_INLINE F load_half(const void* p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
-SIMD_INLINE void store_half(void* p, F v) { _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
+SIMD_INLINE void store_half(void* p, F v) {
+  _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
 
 // ---- integer words
 constexpr int kTokens = 16;  // most tokens of one tile: more would spill
@@ -61,12 +63,19 @@ SIMD_INLINE I mul(I a, I b) { return _mm512_mullo_epi32(a, b); }
 SIMD_INLINE I max(I a, I b) { return _mm512_max_epi32(a, b); }
 SIMD_INLINE I add16(I a, I b) { return _mm512_add_epi16(a, b); }
 SIMD_INLINE I sub8(I a, I b) { return _mm512_sub_epi8(a, b); }
-template <int N> SIMD_INLINE I shr(I a) {  // int32, unsigned; N < 0 shifts left
-  if constexpr (N > 0) return _mm512_srli_epi32(a, N);
-  else if constexpr (N < 0) return _mm512_slli_epi32(a, -N);
-  else return a;
+template <int N>
+SIMD_INLINE I shr(I a) {  // int32, unsigned; N < 0 shifts left
+  if constexpr (N > 0)
+    return _mm512_srli_epi32(a, N);
+  else if constexpr (N < 0)
+    return _mm512_slli_epi32(a, -N);
+  else
+    return a;
 }
-template <int N> SIMD_INLINE I sar(I a) { return _mm512_srai_epi32(a, N); }
+template <int N>
+SIMD_INLINE I sar(I a) {
+  return _mm512_srai_epi32(a, N);
+}
 SIMD_INLINE F as_float(I a) { return _mm512_castsi512_ps(a); }
 SIMD_INLINE I as_int(F a) { return _mm512_castps_si512(a); }
 SIMD_INLINE F low_half(I a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); }  // f16 in the low bits of each int32

@@ -26,7 +26,11 @@ typedef int8_t I8 __attribute__((vector_size(SIMD_BYTES)));
 
 // ---- float words
 SIMD_INLINE F setf(float v) { return v - F{}; }
-SIMD_INLINE F loadf(const float* p) { F v; std::memcpy(&v, p, sizeof v); return v; }
+SIMD_INLINE F loadf(const float* p) {
+  F v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
 SIMD_INLINE void storef(float* p, F v) { std::memcpy(p, &v, sizeof v); }
 SIMD_INLINE F add(F a, F b) { return a + b; }
 SIMD_INLINE F sub(F a, F b) { return a - b; }
@@ -44,7 +48,11 @@ constexpr int kTokens = 4;  // most tokens of one tile
 SIMD_INLINE I set32(int32_t v) { return v - I{}; }
 SIMD_INLINE I set16(int v) { return set32(int32_t(uint32_t(v & 0xffff) * 0x10001u)); }
 SIMD_INLINE I set8(int v) { return set32(int32_t(uint32_t(v & 0xff) * 0x01010101u)); }
-SIMD_INLINE I load(const void* p) { I v; std::memcpy(&v, p, sizeof v); return v; }
+SIMD_INLINE I load(const void* p) {
+  I v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
 SIMD_INLINE void storei(void* p, I a) { std::memcpy(p, &a, sizeof a); }
 SIMD_INLINE I load_bytes(const void* p) {
   typedef uint8_t Bytes __attribute__((vector_size(SIMD_BYTES / 4)));
@@ -66,11 +74,17 @@ SIMD_INLINE I sub(I a, I b) { return a - b; }
 SIMD_INLINE I mul(I a, I b) { return a * b; }
 SIMD_INLINE I max(I a, I b) { return a > b ? a : b; }
 SIMD_INLINE I sub8(I a, I b) { return (I)((I8)a - (I8)b); }
-template <int N> SIMD_INLINE I shr(I a) {  // int32, unsigned; N < 0 shifts left
-  if constexpr (N > 0) return (I)((U32)a >> N);
-  else return (I)((U32)a << -N);
+template <int N>
+SIMD_INLINE I shr(I a) {  // int32, unsigned; N < 0 shifts left
+  if constexpr (N > 0)
+    return (I)((U32)a >> N);
+  else
+    return (I)((U32)a << -N);
 }
-template <int N> SIMD_INLINE I sar(I a) { return a >> N; }
+template <int N>
+SIMD_INLINE I sar(I a) {
+  return a >> N;
+}
 SIMD_INLINE I low16(I a) { return sar<16>(shr<-16>(a)); }
 SIMD_INLINE I madd16(I acc, I a, I b) { return acc + low16(a) * low16(b) + sar<16>(a) * sar<16>(b); }
 // Even and odd bytes: a product of an unsigned byte and one within +-127 fits int16.

@@ -29,19 +29,21 @@ SIMD_INLINE void chains(I& a, I& b, const I* w, const int8_t* xa, const int8_t* 
   }
 }
 // start + the product of 32 weights; minus128 is -128 sum(x), which signed weights start from
-template <int BITS> SIMD_INLINE I dot(I start, const I* w, const int8_t* x) {
+template <int BITS>
+SIMD_INLINE I dot(I start, const I* w, const int8_t* x) {
   I b = set32(0);
   chains(start, b, w, x, x + 16);
   return add(start, b);
 }
 // acc + scale * product of 32 weights
-template <int BITS> SIMD_INLINE I scaled_dot(I acc, const I* w, const int8_t* x, I scale) {
+template <int BITS>
+SIMD_INLINE I scaled_dot(I acc, const I* w, const int8_t* x, I scale) {
   return add(acc, mul(dot<BITS>(set32(0), w, x), scale));
 }
 // acc + scale a * (start a + product of w[0..3] and xa) + the same for w[4..7] and xb
 template <int BITS>
-SIMD_INLINE I scaled_dots(I acc, int32_t start_a, int32_t start_b, const I* w, const int8_t* xa, const int8_t* xb, I scale_a,
-                          I scale_b) {
+SIMD_INLINE I scaled_dots(I acc, int32_t start_a, int32_t start_b, const I* w, const int8_t* xa, const int8_t* xb,
+                          I scale_a, I scale_b) {
   I a = set32(start_a), b = set32(start_b);
   chains(a, b, w, xa, xb);
   return add(acc, add(mul(a, scale_a), mul(b, scale_b)));
@@ -60,11 +62,15 @@ SIMD_INLINE int32_t start_form(int32_t sum16) {
   return int32_t(half | half << 16);
 }
 
-template <int N> SIMD_INLINE I sum(const I* w, const int8_t* x, int i) {
-  if constexpr (N == 1) return madd8(w[i], activations(x, i));
-  else return add16(sum<N / 2>(w, x, i), sum<N / 2>(w, x, i + N / 2));
+template <int N>
+SIMD_INLINE I sum(const I* w, const int8_t* x, int i) {
+  if constexpr (N == 1)
+    return madd8(w[i], activations(x, i));
+  else
+    return add16(sum<N / 2>(w, x, i), sum<N / 2>(w, x, i + N / 2));
 }
-template <int BITS> SIMD_INLINE I scaled_dot(I acc, const I* w, const int8_t* x, I scale) {
+template <int BITS>
+SIMD_INLINE I scaled_dot(I acc, const I* w, const int8_t* x, I scale) {
   if constexpr (BITS == 8) {  // |w| and x with w's sign: exact for -128 too, 2 * 128 * 127 fits
     for (int i = 0; i < 8; i++) acc = madd16(acc, madd8(abs8(w[i]), sign8(activations(x, i), w[i])), scale);
     return acc;
@@ -75,18 +81,20 @@ template <int BITS> SIMD_INLINE I scaled_dot(I acc, const I* w, const int8_t* x,
     return madd16(madd16(acc, sum<4>(w, x, 0), scale), sum<4>(w, x, 4), scale);
   }
 }
-template <int BITS> SIMD_INLINE I dot(I start, const I* w, const int8_t* x) {
+template <int BITS>
+SIMD_INLINE I dot(I start, const I* w, const int8_t* x) {
   return scaled_dot<BITS>(start, w, x, set16(1));
 }
-template <int BITS> SIMD_INLINE I scaled_half(I acc, int32_t start, const I* w, const int8_t* x, I scale) {
+template <int BITS>
+SIMD_INLINE I scaled_half(I acc, int32_t start, const I* w, const int8_t* x, I scale) {
   acc = madd16(acc, set32(start), scale);
   if constexpr (BITS == 2) return madd16(acc, sum<4>(w, x, 0), scale);
   static_assert(BITS == 2 || BITS == 6);
   return madd16(madd16(acc, sum<2>(w, x, 0), scale), sum<2>(w, x, 2), scale);
 }
 template <int BITS>
-SIMD_INLINE I scaled_dots(I acc, int32_t start_a, int32_t start_b, const I* w, const int8_t* xa, const int8_t* xb, I scale_a,
-                          I scale_b) {
+SIMD_INLINE I scaled_dots(I acc, int32_t start_a, int32_t start_b, const I* w, const int8_t* xa, const int8_t* xb,
+                          I scale_a, I scale_b) {
   return add(scaled_half<BITS>(acc, start_a, w, xa, scale_a), scaled_half<BITS>(set32(0), start_b, w + 4, xb, scale_b));
 }
 

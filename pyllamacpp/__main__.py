@@ -1,0 +1,5 @@
+"""`python -m pyllamacpp` is the command `pyllamacpp`."""
+
+from .cli import main
+
+main()

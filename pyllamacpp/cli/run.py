@@ -1,0 +1,144 @@
+"""`run`: one answer, or a chat."""
+
+from __future__ import annotations
+
+import select
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import ChatTemplateError, ParameterError
+from ..hub import DEFAULT_MODEL
+from ..params import CHAT_DEFAULTS, LoadParams, SamplingParams
+from .guard import INTERRUPTED, guarded
+from .options import OptionalModelArgument, Verbose, option
+
+if TYPE_CHECKING:
+    from .. import Llama
+
+_SAMPLING, _LOADING = "Sampling", "Loading"
+_WARMTH = f"{CHAT_DEFAULTS['temperature']}, with --raw {SamplingParams().temperature}"
+
+
+@guarded
+def run(
+    model: OptionalModelArgument = None,
+    model_m: Annotated[str | None, typer.Option("--model", "-m", help="As MODEL.")] = None,
+    prompt: Annotated[str | None, typer.Option("--prompt", "-p", help="Answer this and exit.")] = None,
+    system: Annotated[str | None, typer.Option("--system", help="Instructions for the chat.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Complete text; no chat.")] = False,
+    max_tokens: Annotated[int | None, option(SamplingParams, "max_tokens", _SAMPLING, "no limit")] = None,
+    temperature: Annotated[float | None, option(SamplingParams, "temperature", _SAMPLING, _WARMTH)] = None,
+    top_k: Annotated[int | None, option(SamplingParams, "top_k", _SAMPLING)] = None,
+    top_p: Annotated[float | None, option(SamplingParams, "top_p", _SAMPLING)] = None,
+    min_p: Annotated[float | None, option(SamplingParams, "min_p", _SAMPLING)] = None,
+    repeat_penalty: Annotated[float | None, option(SamplingParams, "repeat_penalty", _SAMPLING)] = None,
+    seed: Annotated[int | None, option(SamplingParams, "seed", _SAMPLING, "random")] = None,
+    n_ctx: Annotated[int | None, option(LoadParams, "n_ctx", _LOADING)] = None,
+    n_threads: Annotated[int | None, option(LoadParams, "n_threads", _LOADING)] = None,
+    pre: Annotated[str | None, option(LoadParams, "pre", _LOADING, "the file's")] = None,
+    chat_template: Annotated[
+        Path | None,
+        typer.Option("--chat-template", metavar="FILE", rich_help_panel=_LOADING,
+                     help="A Jinja file to use instead of the model's own template."),
+    ] = None,
+    verbose: Verbose = False,
+) -> None:  # fmt: skip
+    """Answer a prompt, or chat.
+
+    The prompt is -p, or standard input if that is not a terminal, or both (-p first). Without either it is a
+    chat that keeps the conversation. The model's chat template is applied unless --raw.
+    """
+    given = {
+        "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
+        "repeat_penalty": repeat_penalty, "seed": seed,
+    }  # fmt: skip
+    defaults = {"max_tokens": None} if raw else CHAT_DEFAULTS
+    params = SamplingParams(**{**defaults, **{k: v for k, v in given.items() if v is not None}})
+    template = None if chat_template is None else _read_template(chat_template)
+    load = LoadParams(n_ctx=n_ctx, n_threads=n_threads, pre=pre, chat_template=template)
+    if raw and system is not None:
+        raise ParameterError("--system needs a chat: it has no place in --raw")
+    text = _prompt_text(prompt)
+    with _open(_one_model(model, model_m), load, verbose) as llm:
+        if not raw and llm.chat_template is None:
+            raise ChatTemplateError(
+                "this model has no chat template",
+                "Complete plain text with --raw, or give a template with --chat-template FILE.",
+            )
+        if text is None:
+            from .chat import Chat
+
+            Chat(llm, params, system=system, raw=raw, verbose=verbose).loop()
+        else:
+            _answer_once(llm, text, params, system=system, raw=raw, verbose=verbose)
+
+
+def _one_model(argument: str | None, option: str | None) -> str:
+    if argument is not None and option is not None and argument != option:
+        raise ParameterError(
+            f"two models are given: {argument} and {option}", "Give one, as MODEL or with -m."
+        )
+    return argument or option or DEFAULT_MODEL
+
+
+def _read_template(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ChatTemplateError(f"cannot read the chat template {path}: {error}") from error
+
+
+def _prompt_text(prompt: str | None) -> str | None:
+    """The one-shot prompt from -p and a standard input that is not a terminal; None for a chat."""
+    if sys.stdin is None or sys.stdin.isatty():
+        piped = None
+    else:
+        if prompt is not None and not select.select([sys.stdin], [], [], 1.0)[0]:
+            print("Reading standard input too, until it ends (none: </dev/null)", file=sys.stderr)
+        data = sys.stdin.buffer.read()
+        try:
+            piped = data.decode("utf-8").removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError as error:
+            raise ParameterError(
+                f"standard input is not UTF-8: byte {data[error.start]:#04x} at offset {error.start}"
+            ) from None
+    if prompt is None and piped is None:
+        return None
+    text = "\n\n".join(part for part in (prompt, piped) if part)
+    if not text:
+        raise ParameterError("the prompt is empty", "Give one with -p or on standard input.")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise ParameterError("the prompt is not UTF-8") from None
+    return text
+
+
+def _open(model: str, load: LoadParams, verbose: bool) -> Llama:
+    from .. import Llama
+    from ..hub import resolve
+
+    return Llama(
+        resolve(model), n_ctx=load.n_ctx, n_threads=load.n_threads, pre=load.pre,
+        chat_template=load.chat_template, verbose=verbose,
+    )  # fmt: skip
+
+
+def _answer_once(
+    llm: Llama, text: str, params: SamplingParams, *, system: str | None, raw: bool, verbose: bool
+) -> None:
+    from .answer import chat_chunks, completion_chunks, print_answer
+
+    if raw:
+        chunks = completion_chunks(llm, text, params)
+    else:
+        messages = [{"role": "system", "content": system}] if system is not None else []
+        chunks = chat_chunks(llm, [*messages, {"role": "user", "content": text}], params)
+    answer = print_answer(llm, chunks, verbose=verbose)
+    if answer.finish_reason == "length" and params.max_tokens is None:
+        print("stopped: the context is full", file=sys.stderr)
+    if answer.finish_reason == "interrupted":
+        raise typer.Exit(INTERRUPTED)

@@ -1,0 +1,59 @@
+"""A `Llama` without a model, for tests of what is around it: it answers with given pieces."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+
+class FakeLlama:
+    """Records how it was made and asked. A piece "^C" sends SIGINT to this process instead of text."""
+
+    made: list[dict[str, Any]] = []  # noqa: RUF012
+    asked: list[tuple[str, Any, dict[str, Any]]] = []  # noqa: RUF012
+    pieces: list[str] = []  # noqa: RUF012
+    finish_reason = "stop"
+    chat_template: object | None = object()
+    error: Exception | None = None
+    last_seed = 7
+    n_tokens = 0
+
+    def __init__(self, path: object, **arguments: Any) -> None:
+        self.made.append({"path": str(path), **arguments})
+
+    def __enter__(self) -> FakeLlama:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def create_chat_completion(self, messages: Any, **arguments: Any) -> Iterator[dict[str, Any]]:
+        self.asked.append(("chat", [dict(m) for m in messages], arguments))
+        if self.error is not None:
+            raise self.error
+        return self._chat()
+
+    def create_completion(self, prompt: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        self.asked.append(("text", prompt, arguments))
+        return self._text()
+
+    def _told(self) -> Iterator[str]:
+        for piece in self.pieces:
+            FakeLlama.n_tokens += 1
+            if piece == "^C":
+                os.kill(os.getpid(), signal.SIGINT)
+            else:
+                yield piece
+
+    def _chat(self) -> Iterator[dict[str, Any]]:
+        yield {"choices": [{"delta": {"role": "assistant"}, "finish_reason": None}]}
+        for piece in self._told():
+            yield {"choices": [{"delta": {"content": piece}, "finish_reason": None}]}
+        yield {"choices": [{"delta": {}, "finish_reason": self.finish_reason}]}
+
+    def _text(self) -> Iterator[dict[str, Any]]:
+        for piece in self._told():
+            yield {"choices": [{"text": piece, "finish_reason": None}]}
+        yield {"choices": [{"text": "", "finish_reason": self.finish_reason}]}

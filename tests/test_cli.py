@@ -1,0 +1,488 @@
+"""The command line: in process with a fake `Llama`; as a process with a tiny model, signals, a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+from fake_llama import FakeLlama
+from typer.testing import CliRunner, Result
+
+import pyllamacpp
+from pyllamacpp import errors
+from pyllamacpp.cli import answer, app, chat, options
+from pyllamacpp.cli import run as run_module
+from pyllamacpp.params import LoadParams, SamplingParams, specs
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# ---- in process, with a fake Llama ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[FakeLlama]:
+    """`Llama` replaced by one that answers "Hello world."; resolving needs a file."""
+
+    class Fake(FakeLlama):
+        made: list[dict[str, Any]] = []  # noqa: RUF012
+        asked: list[tuple[str, Any, dict[str, Any]]] = []  # noqa: RUF012
+        pieces = ["Hel", "lo world."]  # noqa: RUF012
+
+    monkeypatch.setitem(vars(pyllamacpp), "Llama", Fake)
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    return Fake
+
+
+def invoke(*arguments: str, stdin: str | bytes | None = None) -> Result:
+    """Run a command; `stdin` None: a terminal-less empty input is not read when -p is given."""
+    return CliRunner().invoke(app, list(arguments), input=stdin)
+
+
+@pytest.fixture(autouse=True)
+def runner_input_has_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """typer's runner replaces standard input by an object that select() cannot ask."""
+    monkeypatch.setattr(run_module.select, "select", lambda *a: ([1], [], []))
+
+
+def test_prompt_is_answered_through_the_chat_template(fake: type[FakeLlama]) -> None:
+    result = invoke("run", "m.gguf", "-p", "Hi", "--system", "Be brief", "-c", "99", "-t", "2", "--seed", "5")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "Hello world.\n", "")
+    assert fake.made == [
+        {"path": "m.gguf", "n_ctx": 99, "n_threads": 2, "pre": None, "chat_template": None, "verbose": False}
+    ]
+    ((kind, messages, arguments),) = fake.asked
+    assert kind == "chat"
+    assert messages == [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "Hi"}]
+    assert arguments == {
+        "stream": True, "max_tokens": None, "temperature": 0.2, "top_k": 40, "top_p": 0.95, "min_p": 0.05,
+        "repeat_penalty": 1.0, "seed": 5,
+    }  # fmt: skip
+
+
+def test_raw_completes_text_with_the_given_sampling(fake: type[FakeLlama]) -> None:
+    fake.chat_template = None
+    result = invoke(
+        "run", "-m", "m.gguf", "-p", "Once", "--raw", "--max-tokens", "9", "--temp", "0", "--top-k", "3",
+        "--top-p", "0.5", "--min-p", "0.1", "--repeat-penalty", "1.2",
+    )  # fmt: skip
+    assert (result.exit_code, result.stdout) == (0, "Hello world.\n")
+    assert fake.asked == [
+        ("text", "Once", {
+            "stream": True, "max_tokens": 9, "temperature": 0.0, "top_k": 3, "top_p": 0.5, "min_p": 0.1,
+            "repeat_penalty": 1.2, "seed": None,
+        })
+    ]  # fmt: skip
+    invoke("run", "m.gguf", "-p", "Once", "--raw")
+    assert fake.asked[1][2]["temperature"] == 0.8 and fake.asked[1][2]["max_tokens"] is None
+
+
+@pytest.mark.parametrize(
+    ("prompt", "stdin", "expected"),
+    [
+        (None, "piped\n", "piped"), (None, "two\nlines\r\n", "two\nlines"),
+        ("Sum up:", "text\n", "Sum up:\n\ntext"),
+        ("alone", "", "alone"), (None, "  spaced  \n\n", "  spaced  \n"),
+    ],
+)  # fmt: skip
+def test_piped_input_is_the_prompt(
+    fake: type[FakeLlama], prompt: str | None, stdin: str, expected: str
+) -> None:
+    result = invoke("run", "m.gguf", *(["-p", prompt] if prompt else []), stdin=stdin)
+    assert result.exit_code == 0, result.stderr
+    assert fake.asked[0][1] == [{"role": "user", "content": expected}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "code", "message"),
+    [
+        (["-p", ""], "", 2, "the prompt is empty"),
+        ([], "", 2, "the prompt is empty"),
+        ([], b"\x80abc", 2, "not UTF-8: byte 0x80 at offset 0"),
+        (["-p", "x", "--top-p", "2"], "", 2, "top_p must be a finite number in [0, 1], not 2.0"),
+        (["-p", "x", "--temp", "nan"], "", 2, "temperature must be a finite number"),
+        (["-p", "x", "--top-k", "-5"], "", 2, "top_k must be an integer >= -1, not -5"),
+        (["-p", "x", "-c", "-1"], "", 2, "n_ctx must be an integer >= 0 or None, not -1"),
+        (["-p", "x", "-m", "other.gguf"], "", 2, "two models are given"),
+        (["-p", "x", "--raw", "--system", "y"], "", 2, "--system"),
+        (["-p", "x", "--seed", "a"], "", 2, "--seed"),
+        (["-p", "x", "--nonsense"], "", 2, "--nonsense"),
+        (["-p", "x", "--chat-template", "no-such-file"], "", 5, "cannot read the chat template no-such-file"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_before_loading(
+    fake: type[FakeLlama], arguments: list[str], stdin: str | bytes, code: int, message: str
+) -> None:
+    result = invoke("run", "m.gguf", *arguments, stdin=stdin)
+    assert result.exit_code == code and result.stdout == ""
+    assert message in result.stderr
+    assert fake.made == []
+
+
+def test_model_without_template_names_the_options(fake: type[FakeLlama]) -> None:
+    fake.chat_template = None
+    result = invoke("run", "m.gguf", "-p", "x")
+    assert result.exit_code == 5 and "--raw" in result.stderr and "--chat-template FILE" in result.stderr
+
+
+def test_chat_template_file_is_read(fake: type[FakeLlama], tmp_path: Path) -> None:
+    (tmp_path / "t.jinja").write_text("{{ messages }}", encoding="utf-8")
+    invoke("run", "m.gguf", "-p", "x", "--chat-template", "t.jinja", "--pre", "qwen2")
+    assert fake.made[0]["chat_template"] == "{{ messages }}" and fake.made[0]["pre"] == "qwen2"
+
+
+def test_unknown_model_is_one_message_with_a_hint(fake: type[FakeLlama]) -> None:
+    result = invoke("run", "smolm2", "-p", "x")
+    assert result.exit_code == 3
+    assert result.stderr.startswith("error: no such model: 'smolm2'\nhint: Did you mean smollm2?")
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.PyllamacppError)],
+)
+def test_every_error_gives_its_exit_code(fake: type[FakeLlama], kind: type[errors.PyllamacppError]) -> None:
+    fake.error = kind("what happened", "what to do")
+    result = invoke("run", "m.gguf", "-p", "x")
+    assert result.exit_code == kind.exit_code
+    assert result.stderr == "error: what happened\nhint: what to do\n" and result.stdout == ""
+
+
+def test_a_bug_is_one_line_and_a_traceback_with_v(fake: type[FakeLlama]) -> None:
+    fake.error = KeyError("oops")
+    result = invoke("run", "m.gguf", "-p", "x")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: KeyError: 'oops'\nhint:") and "Traceback" not in result.stderr
+    assert "Traceback" in invoke("run", "m.gguf", "-p", "x", "-v").stderr
+
+
+def test_full_context_and_verbose_are_told_on_standard_error(fake: type[FakeLlama]) -> None:
+    fake.finish_reason = "length"
+    result = invoke("run", "m.gguf", "-p", "x")
+    assert (result.stdout, result.stderr) == ("Hello world.\n", "stopped: the context is full\n")
+    assert invoke("run", "m.gguf", "-p", "x", "--max-tokens", "2").stderr == ""
+    told = invoke("run", "m.gguf", "-p", "x", "-v", "--max-tokens", "2").stderr
+    assert "first token after" in told and "seed 7" in told
+
+
+def test_interrupt_keeps_the_partial_answer(fake: type[FakeLlama]) -> None:
+    fake.pieces = ["Hel", "^C", "lo", "never"]
+    result = invoke("run", "m.gguf", "-p", "x")
+    assert (result.exit_code, result.stdout) == (130, "Hello\n")
+    fake.pieces = ["^C", "never"]
+    result = invoke("run", "m.gguf", "-p", "x")
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "", "")
+
+
+def test_terminal_does_not_obey_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    pieces = ["\x1b[31mred\x1b]0;title\x07 \x9b2J\r", "tab\there\n", "\x7f é 🎉"]
+    shown = []
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr(sys, "stdout", stream)
+        chunks = iter([{"choices": [{"text": p, "finish_reason": None}]} for p in pieces])
+        told = answer.print_answer(FakeLlama("m"), chunks, verbose=False)  # type: ignore[arg-type]
+        assert told.text == "".join(pieces)
+        shown.append(stream.getvalue())
+    assert shown[1] == "".join(pieces) + "\n"
+    assert shown[0] == "␛[31mred␛]0;title␇ \ufffd2J␍tab\there\n␡ é 🎉\n"
+
+
+def test_options_come_from_the_parameters() -> None:
+    for params in (SamplingParams, LoadParams):
+        for name, rule in specs(params).items():
+            made = options.option(params, name, "panel")
+            assert made.help == rule.help
+            assert [made.default, *made.param_decls] == list(rule.flags or ("--" + name.replace("_", "-"),))
+    text = invoke("run", "--help").stdout
+    for flag in (
+        "--max-tokens",
+        "--temp",
+        "--top-k",
+        "--top-p",
+        "--min-p",
+        "--repeat-penalty",
+        "--seed",
+        "-c",
+        "-t",
+    ):
+        assert flag in text
+
+
+class Lines:
+    """A prompt session that types these lines; an exception among them is raised."""
+
+    def __init__(self, *lines: str | BaseException) -> None:
+        self.lines = list(lines)
+
+    def prompt(self, message: str) -> str:
+        line = self.lines.pop(0)
+        if isinstance(line, BaseException):
+            raise line
+        return line
+
+
+def converse(
+    fake: type[FakeLlama],
+    monkeypatch: pytest.MonkeyPatch,
+    *lines: str | BaseException,
+    system: str | None = None,
+) -> list[Any]:
+    """What the model was asked in a chat of these lines."""
+    session = Lines(*lines)
+    monkeypatch.setattr(chat, "_prompt_session", lambda: session)
+    fake.asked.clear()
+    chat.Chat(fake("m"), SamplingParams(), system=system, raw=False, verbose=False).loop()  # type: ignore[arg-type]
+    assert session.lines == []
+    return [[(m["role"], m["content"]) for m in messages] for _, messages, _ in fake.asked]
+
+
+def test_chat_keeps_and_clears_the_conversation(
+    fake: type[FakeLlama], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.pieces = ["Yes."]
+    lines = ("one", "", "two", "/clear", "three", "/usr/bin what", "/help", "/nonsense", "/quit")
+    asked = converse(fake, monkeypatch, *lines, system="S")
+    start, one, yes = ("system", "S"), ("user", "one"), ("assistant", "Yes.")
+    assert asked == [
+        [start, one], [start, one, yes, ("user", "two")], [start, ("user", "three")],
+        [start, ("user", "three"), yes, ("user", "/usr/bin what")],
+    ]  # fmt: skip
+    out, err = capsys.readouterr()
+    assert out == "Yes.\n" * 4 and "no command /nonsense" in err and err.count("/clear  forget") == 2
+
+
+def test_chat_survives_errors_and_interrupts(
+    fake: type[FakeLlama], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.pieces = ["^C", "never"]
+    assert converse(fake, monkeypatch, "one", "two", EOFError()) == [[("user", "one")], [("user", "two")]]
+    fake.pieces = ["part", "^C", "ial", "never"]
+    asked = converse(fake, monkeypatch, "one", "two", EOFError())
+    assert asked[1] == [("user", "one"), ("assistant", "partial"), ("user", "two")]
+    fake.error = errors.ContextOverflowError("too long", "use n_ctx")
+    assert converse(fake, monkeypatch, "one", "two", EOFError()) == [[("user", "one")], [("user", "two")]]
+    assert "/clear" in capsys.readouterr().err
+
+
+def test_chat_leaves_after_two_interrupts_in_a_row(
+    fake: type[FakeLlama], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = KeyboardInterrupt
+    assert len(converse(fake, monkeypatch, stop(), "one", stop(), stop())) == 1
+
+
+# ---- as a process, with a tiny model ----------------------------------------------------------------------
+
+
+N_CTX = 100_000
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Answers of likeliest tokens do not end before its context is full, which takes long."""
+    return str(tiny.write(tmp_path_factory.mktemp("cli") / "tiny.gguf", "llama", "F32", n_ctx=N_CTX))
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    cache = str(tmp_path_factory.mktemp("cache"))
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYLLAMACPP_CACHE": cache, "HF_HUB_OFFLINE": "1"}
+
+
+@pytest.fixture
+def command(environment: dict[str, str]) -> Iterator[Any]:
+    """Starts `pyllamacpp ARGUMENTS`; what still runs at the end is killed."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*arguments: str, **rest: Any) -> subprocess.Popen[bytes]:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **rest}
+        started.append(
+            subprocess.Popen([sys.executable, "-m", "pyllamacpp", *arguments], env=environment, **streams)
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_one_shot_process(command: Any, model: str) -> None:
+    arguments = ("run", model, "-p", "the sun", "--max-tokens", "8", "--seed", "1")
+    outputs = [command(*arguments).communicate(timeout=60) for _ in range(2)]
+    assert outputs[0][0] and outputs[0] == outputs[1] and outputs[0][1] == b""
+    process = command(*arguments[:2], *arguments[4:], stdin=subprocess.PIPE)
+    assert process.communicate(b"the sun\n", timeout=60) == outputs[0], "piped input is the same prompt"
+    assert process.returncode == 0
+
+
+def test_bad_files_end_with_their_code(command: Any, model: str, tmp_path: Path) -> None:
+    (tmp_path / "page.gguf").write_text("<!DOCTYPE html><html></html>")
+    for path, code in ((str(tmp_path / "page.gguf"), 4), (str(tmp_path / "none.gguf"), 3)):
+        process = command("run", path, "-p", "x")
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == code and out == b""
+        assert err.startswith(b"error: ") and b"Traceback" not in err
+    process = command("run", model, "-p", "word " * 50, "-c", "64")
+    assert process.communicate(timeout=60)[1].startswith(b"error: ") and process.returncode == 2
+
+
+def test_reader_that_leaves_ends_it_quietly(command: Any, model: str) -> None:
+    process = command("run", model, "-p", "x", "--raw", "--temp", "0")
+    assert process.stdout.read(1)
+    process.stdout.close()
+    assert process.wait(timeout=60) == 141
+    assert process.stderr.read() == b""
+
+
+def test_interrupted_process_keeps_what_it_said(command: Any, model: str) -> None:
+    process = command("run", model, "-p", "x", "--raw", "--temp", "0")
+    first = process.stdout.read(1)
+    process.send_signal(signal.SIGINT)
+    rest, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and (first + rest).endswith(b"\n") and err == b""
+
+
+class Terminal:
+    """A process in a pseudo-terminal."""
+
+    def __init__(self, command: Any, *arguments: str) -> None:
+        self.fd, child = pty.openpty()
+        self.process = command(*arguments, stdin=child, stdout=child, stderr=child, start_new_session=True)
+        os.close(child)
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self.fd, text.encode())
+
+    def wait_for(self, pattern: str, seconds: float = 30) -> None:
+        """Read until what came since the last match has the pattern; forget it then."""
+        end = time.monotonic() + seconds
+        while not (match := re.search(pattern, self.seen)):
+            left = end - time.monotonic()
+            assert left > 0 and select.select([self.fd], [], [], left)[0], f"no {pattern!r} in {self.seen!r}"
+            try:
+                self.seen += os.read(self.fd, 4096).decode("utf-8", "replace")
+            except OSError:
+                pytest.fail(f"ended before {pattern!r}: {self.seen!r}")
+            if "\x1b[6n" in self.seen:  # the editor asks where the cursor is
+                self.seen = self.seen.replace("\x1b[6n", "")
+                self.type("\x1b[1;1R")
+        self.seen = self.seen[match.end() :]
+
+    def close(self) -> int:
+        code = int(self.process.wait(timeout=30))
+        os.close(self.fd)
+        return code
+
+
+def test_chat_in_a_terminal(command: Any, model: str) -> None:
+    terminal = Terminal(command, "run", model, "--temp", "0", "-v")
+    for line in ("hello", "again"):
+        terminal.wait_for(">")
+        terminal.type(line + "\r")
+        terminal.wait_for(rf"{line}[^\r\n]*\r\n[\s\S]{{20}}")  # its echo, then the beginning of an answer
+        terminal.type("\x03")
+        terminal.wait_for(r"first token after .* s, then \d+ tokens")
+    terminal.wait_for(">")
+    terminal.type("/clear\r")
+    terminal.wait_for("forgotten")
+    terminal.wait_for(">")
+    terminal.type("\x04")
+    assert terminal.close() == 0
+
+
+def test_chat_is_left_by_two_interrupts(command: Any, model: str) -> None:
+    terminal = Terminal(command, "run", model)
+    terminal.wait_for(">")
+    terminal.type("\x03")
+    terminal.wait_for("again")
+    terminal.wait_for(">")
+    terminal.type("\x03")
+    assert terminal.close() == 0
+
+
+# ---- the other commands -----------------------------------------------------------------------------------
+
+
+def test_pull_prints_the_path(model: str) -> None:
+    assert invoke("pull", model).stdout == model + "\n"
+    assert invoke("pull", "nothing.gguf").exit_code == 3
+
+
+def test_tokenize_shows_ids_and_pieces(model: str) -> None:
+    with pyllamacpp.Llama(model, vocab_only=True, verbose=False) as llm:
+        ids = llm.tokenize(b"the hello", add_bos=False)
+    lines = invoke("tokenize", model, "the hello", "--no-bos").stdout.splitlines()
+    assert [int(line.split()[0]) for line in lines] == ids
+    told = json.loads(invoke("tokenize", model, "--no-bos", "--json", stdin="the hello").stdout)
+    assert [t["id"] for t in told] == ids and "".join(t["piece"] for t in told) == "theĠhello"
+    plain = json.loads(invoke("tokenize", model, "<|im_end|>", "--json").stdout)
+    special = json.loads(invoke("tokenize", model, "<|im_end|>", "--json", "--special").stdout)
+    assert len(plain) > len(special) and special[-1]["piece"] == "<|im_end|>"
+
+
+def test_info_tells_what_a_model_is(model: str, tmp_path: Path) -> None:
+    facts = json.loads(invoke("info", model, "--json").stdout)
+    assert facts["architecture"] == "llama" and facts["kind"] == "model" and facts["chat_template"] is True
+    assert list(facts["formats"]) == ["F32"] and facts["bytes"] == 4 * facts["parameters"]
+    assert (
+        facts["memory"]["n_ctx"]
+        == facts["memory"]["n_ctx_train"]
+        == facts["shape"]["context_length"]
+        == N_CTX
+    )
+    text = invoke("info", model).stdout
+    assert "architecture" in text and "F32 100.0 %" in text and "KiB a token" in text
+
+    projector = tiny.write(tmp_path / "p.gguf", metadata={"general.architecture": "clip"})
+    result = invoke("info", str(projector))
+    assert result.exit_code == 0 and "projector" in result.stdout and "cannot be run" in result.stdout
+    adapter = tiny.write(tmp_path / "a.gguf", metadata={"general.type": "adapter"})
+    assert "adapter" in json.loads(invoke("info", str(adapter), "--json").stdout)["kind"]
+    (tmp_path / "x.gguf").write_bytes(b"no model")
+    assert invoke("info", str(tmp_path / "x.gguf")).exit_code == 4
+
+
+def test_doctor_tells_level_threads_and_memory() -> None:
+    report = json.loads(invoke("doctor", "--json").stdout)
+    assert report["cpu"]["level"] in report["cpu"]["levels"] and report["cpu"]["threads"] >= 1
+    assert report["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    text = invoke("doctor").stdout
+    assert (
+        f"{report['cpu']['level']} ({report['cpu']['why']})" in text and report["cpu"]["threads_why"] in text
+    )
+
+
+def test_version_and_help() -> None:
+    assert invoke("--version").stdout == f"pyllamacpp {pyllamacpp.__version__}\n"
+    assert all(name in invoke("--help").stdout for name in ("run", "pull", "info", "tokenize", "doctor"))
+
+
+def test_only_what_is_needed_is_imported() -> None:
+    code = (
+        "import sys; import pyllamacpp.cli;"
+        "heavy = {'numpy', 'rich', 'prompt_toolkit', 'tokenizers', 'jinja2', 'huggingface_hub', 'filelock'};"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
