@@ -16,7 +16,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--level", default=_core.float_levels()[-1], choices=_core.float_levels())
+    parser.add_argument("--level", default=_core.levels()[-1], choices=_core.levels())
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layers", type=int, default=16)
     parser.add_argument("--heads", type=int, default=32)

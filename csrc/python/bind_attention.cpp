@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "backend/cpu/attention.h"
-#include "backend/cpu/kernels.h"
+#include "backend/cpu/select.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "python/bindings.h"
@@ -24,31 +24,6 @@ namespace {
 
 using Floats = py::array_t<float, py::array::c_style | py::array::forcecast>;
 
-struct FloatLevel {
-  const char* name;
-  bool supported;
-  const cpu::ElementwiseKernels* elementwise;
-  const cpu::AttentionKernels* attention;
-};
-
-std::vector<FloatLevel> float_levels() {
-  std::vector<FloatLevel> levels = {{"baseline", true, &cpu::kBaselineElementwise, &cpu::kBaselineAttention}};
-#if defined(__x86_64__)
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  const bool avx512 = avx2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-  levels.push_back({"avx2", avx2, &cpu::kAvx2Elementwise, &cpu::kAvx2Attention});
-  levels.push_back({"avx512", avx512, &cpu::kAvx512Elementwise, &cpu::kAvx512Attention});
-#endif
-  return levels;
-}
-
-FloatLevel float_level(const std::string& name) {
-  for (const FloatLevel& level : float_levels()) {
-    if (level.supported && level.name == name) return level;
-  }
-  throw Error(ErrorKind::bad_value, "no float kernels of level \"" + name + "\" on this CPU");
-}
-
 void check(bool ok, const char* what) {
   if (!ok) throw Error(ErrorKind::bad_value, what);
 }
@@ -56,7 +31,7 @@ void check(bool ok, const char* what) {
 // One operation on every row of x (rows, n): a and b are its other operands, s its scalar.
 Floats elementwise(const std::string& level, const std::string& op, const Floats& x, std::optional<Floats> a,
                    std::optional<Floats> b, float s, int n_rot) {
-  const cpu::ElementwiseKernels& k = *float_level(level).elementwise;
+  const cpu::ElementwiseKernels& k = *cpu::kernels(level).elementwise;
   check(x.ndim() == 2, "x must have two dimensions: (rows, n)");
   const int64_t rows = x.shape(0), n = x.shape(1);
   Floats out({rows, n});
@@ -97,7 +72,7 @@ class KvAttention {
  public:
   KvAttention(const std::string& level, int n_head, int n_head_kv, int head_dim_k, int head_dim_v, int n_positions,
               int n_threads, int n_layers)
-      : n_head_(n_head), pool_(n_threads), attention_(*float_level(level).attention, pool_) {
+      : n_head_(n_head), pool_(n_threads), attention_(*cpu::kernels(level).attention, pool_) {
     check(n_head_kv > 0 && n_positions > 0 && n_layers > 0, "sizes must be positive");
     const size_t layer_bytes = size_t(n_head_kv) * cpu::kv_head_page_bytes(head_dim_k, head_dim_v);
     const size_t page_bytes = layer_bytes * size_t(n_layers);
@@ -207,16 +182,6 @@ class KvAttention {
 }  // namespace
 
 void bind_attention(py::module_& m) {
-  m.def(
-      "float_levels",
-      [] {
-        std::vector<std::string> names;
-        for (const FloatLevel& level : float_levels()) {
-          if (level.supported) names.push_back(level.name);
-        }
-        return names;
-      },
-      "The levels of elementwise and attention kernels that this CPU can run.");
   m.def("elementwise", &elementwise, py::arg("level"), py::arg("op"), py::arg("x"), py::arg("a") = py::none(),
         py::arg("b") = py::none(), py::arg("s") = 0.f, py::arg("n_rot") = 0,
         "One elementwise operation on every row of x (rows, n), at a named level: for tests.");

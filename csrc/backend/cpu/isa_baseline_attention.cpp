@@ -1,4 +1,5 @@
 // The float kernels for any CPU, by vector extensions.
+#define SIMD_BYTES 16  // floats fill real registers; the compiler keeps few of the wider kind
 #include "backend/cpu/simd/baseline_float.h"
 // after the words
 #include "backend/cpu/attention.inl.h"
