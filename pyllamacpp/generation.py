@@ -214,6 +214,8 @@ def make_sampler(n_vocab: int, params: SamplingParams, seed: int) -> _core.Sampl
 
 def process(processors: Sequence[LogitsProcessor], tokens: Tokens, row: Logits) -> Logits:
     """The logits (n_vocab) after the caller's functions: (tokens so far, logits) -> logits."""
+    if not processors:
+        return row
     result: Any = row.copy()
     for processor in processors:
         result = np.ascontiguousarray(processor(tokens, result), np.float32)
@@ -244,8 +246,7 @@ def draws(
         n = context.n_tokens
         if n >= context.n_ctx:
             return
-        logits = process(processors, tokens[:n], row) if processors else row
-        draw = sample(logits, tokens[:n], n, n_top_logprobs=n_top)
+        draw = sample(process(processors, tokens[:n], row), tokens[:n], n, n_top_logprobs=n_top)
         if stop_when is not None and stop_when(tokens[:n], row):
             return
         sent = yield draw

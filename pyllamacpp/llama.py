@@ -15,7 +15,17 @@ import numpy as np
 from . import _core, compat
 from .completion import ChatShape, CompletionShape, Shape
 from .errors import ContextOverflowError, ParameterError
-from .generation import Context, Logits, LogitsProcessor, StoppingCriterion, Tokens, Turn, draws, make_sampler
+from .generation import (
+    Context,
+    Logits,
+    LogitsProcessor,
+    StoppingCriterion,
+    Tokens,
+    Turn,
+    draws,
+    make_sampler,
+    process,
+)
 from .params import CHAT_DEFAULTS, LoadParams, SamplingParams, random_seed
 from .request import Request, Run, any_of, callables
 from .request import stream as stream_of
@@ -319,10 +329,12 @@ class Llama:
             top_k=top_k, top_p=top_p, min_p=min_p, temperature=temp, repeat_penalty=repeat_penalty,
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
         )  # fmt: skip
+        processors = callables("logits_processor", logits_processor)
+        sampler = make_sampler(self._context.n_vocab, params, self._seed(params))
         with self._turn:
-            sampler = make_sampler(self._context.n_vocab, params, self._seed(params))
-            processors = callables("logits_processor", logits_processor)
-            return next(draws(self._context, sampler, 1, processors=processors))[0]
+            context = self._context
+            row, tokens = context.last_row(), context.tokens[: context.n_tokens]
+            return sampler.sample(process(processors, tokens, row), tokens, len(tokens))[0]
 
     def generate(
         self,

@@ -266,6 +266,9 @@ def test_generate_evaluates_what_is_sent(llm: Llama) -> None:
 def test_generate_ends_with_the_context(path: Path) -> None:
     with Llama(path, n_ctx=16, verbose=False) as llm:
         assert len(list(llm.generate([1, 2, 3]))) == 13
+        llm.reset()
+        llm.eval(range(16))
+        assert llm.sample(temp=0) == int(llm.scores[-1].argmax())  # a draw needs no room, evaluating it would
 
 
 def test_stopping_criteria(llm: Llama) -> None:
