@@ -138,8 +138,6 @@ class Context:
         self.tokens[start:end] = chunk
         wanted: Literal["all", "last", "none"]
         wanted = "all" if everything or self._keep_all else "last" if final else "none"
-        if not self._keep_all:
-            self._rows_end = 0
         rows: Logits = self.session.eval(self.tokens[start:end], wanted)[:, : self.n_vocab]
         if self._keep_all:
             self._rows[start:end] = rows

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -110,14 +111,16 @@ class Llama:
         file = _core.GgufFile(self.model_path)
         metadata = file.metadata
         self.metadata = {key: _as_text(value) for key, value in metadata.items() if _is_scalar(value)}
+        with ThreadPoolExecutor(1) as beside:  # weights are read and repacked while the tokenizer is built
+            if not self._vocab_only:
+                n_ctx = _core.plan_context(file, load.n_ctx)["n_ctx"]
+                weights = beside.submit(_core.Model, file, n_threads=load.n_threads or 0)
+            tokenizer = self._tokenizer_or_none = Tokenizer.from_metadata(metadata, pre=load.pre)
+            self._template = ChatTemplate.from_metadata(metadata, tokenizer, override=load.chat_template)
         if not self._vocab_only:
-            n_ctx = _core.plan_context(file, load.n_ctx)["n_ctx"]
-            self._model_or_none = _core.Model(file, n_threads=load.n_threads or 0)
-        tokenizer = self._tokenizer_or_none = Tokenizer.from_metadata(metadata, pre=load.pre)
-        self._template = ChatTemplate.from_metadata(metadata, tokenizer, override=load.chat_template)
-        if self._model_or_none is not None:
+            model = self._model_or_none = weights.result()
             self._context_or_none = Context(
-                self._model_or_none, tokenizer.n_vocab, n_ctx, load.n_batch, keep_all=self._logits_all
+                model, tokenizer.n_vocab, n_ctx, load.n_batch, keep_all=self._logits_all
             )
         if self.verbose:
             print(self._load_line(time.perf_counter() - began), file=sys.stderr)
