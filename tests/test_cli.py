@@ -305,7 +305,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     cache = str(tmp_path_factory.mktemp("cache"))
-    return {**os.environ, "PYTHONPATH": str(ROOT), "PYLLAMACPP_CACHE": cache, "HF_HUB_OFFLINE": "1"}
+    ours = {"PYTHONPATH": str(ROOT), "PYLLAMACPP_CACHE": cache, "HF_HUB_OFFLINE": "1", "TERM": "xterm"}
+    return {**os.environ, **ours}
 
 
 @pytest.fixture
@@ -313,11 +314,12 @@ def command(environment: dict[str, str]) -> Iterator[Any]:
     """Starts `pyllamacpp ARGUMENTS`; what still runs at the end is killed."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(*arguments: str, **rest: Any) -> subprocess.Popen[bytes]:
+    def start(
+        *arguments: str, entry: tuple[str, ...] = ("-m", "pyllamacpp"), **rest: Any
+    ) -> subprocess.Popen[bytes]:
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **rest}
-        started.append(
-            subprocess.Popen([sys.executable, "-m", "pyllamacpp", *arguments], env=environment, **streams)
-        )
+        line = [sys.executable, *entry, *arguments]
+        started.append(subprocess.Popen(line, env=environment, **streams))
         return started[-1]
 
     yield start
@@ -362,12 +364,21 @@ def test_interrupted_process_keeps_what_it_said(command: Any, model: str) -> Non
     assert process.returncode == 130 and (first + rest).endswith(b"\n") and err == b""
 
 
+# So that Ctrl-C typed into the terminal becomes a signal.
+OWN_TERMINAL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+# The editor switches bracketed paste on before it shows its prompt, and off when a line is entered.
+PROMPT = r"\x1b\[\?2004h[\s\S]*>"
+ENTERED = r"\x1b\[\?2004l"
+
+
 class Terminal:
     """A process in a pseudo-terminal."""
 
     def __init__(self, command: Any, *arguments: str) -> None:
         self.fd, child = pty.openpty()
-        self.process = command(*arguments, stdin=child, stdout=child, stderr=child, start_new_session=True)
+        entry = ("-c", OWN_TERMINAL + "from pyllamacpp.cli import main; main()")
+        streams = {"stdin": child, "stdout": child, "stderr": child}
+        self.process = command(*arguments, entry=entry, start_new_session=True, **streams)
         os.close(child)
         self.seen = ""
 
@@ -379,11 +390,13 @@ class Terminal:
         end = time.monotonic() + seconds
         while not (match := re.search(pattern, self.seen)):
             left = end - time.monotonic()
-            assert left > 0 and select.select([self.fd], [], [], left)[0], f"no {pattern!r} in {self.seen!r}"
+            assert left > 0 and select.select([self.fd], [], [], left)[0], (
+                f"no {pattern!r}: {self.seen[-2000:]!r}"
+            )
             try:
                 self.seen += os.read(self.fd, 4096).decode("utf-8", "replace")
             except OSError:
-                pytest.fail(f"ended before {pattern!r}: {self.seen!r}")
+                pytest.fail(f"ended before {pattern!r}: {self.seen[-2000:]!r}")
             if "\x1b[6n" in self.seen:  # the editor asks where the cursor is
                 self.seen = self.seen.replace("\x1b[6n", "")
                 self.type("\x1b[1;1R")
@@ -398,25 +411,25 @@ class Terminal:
 def test_chat_in_a_terminal(command: Any, model: str) -> None:
     terminal = Terminal(command, "run", model, "--temp", "0", "-v")
     for line in ("hello", "again"):
-        terminal.wait_for(">")
+        terminal.wait_for(PROMPT)
         terminal.type(line + "\r")
-        terminal.wait_for(rf"{line}[^\r\n]*\r\n[\s\S]{{20}}")  # its echo, then the beginning of an answer
+        terminal.wait_for(ENTERED + r"[\s\S]{20}")  # in the middle of an answer that would fill the context
         terminal.type("\x03")
         terminal.wait_for(r"first token after .* s, then \d+ tokens")
-    terminal.wait_for(">")
+    terminal.wait_for(PROMPT)
     terminal.type("/clear\r")
     terminal.wait_for("forgotten")
-    terminal.wait_for(">")
+    terminal.wait_for(PROMPT)
     terminal.type("\x04")
     assert terminal.close() == 0
 
 
 def test_chat_is_left_by_two_interrupts(command: Any, model: str) -> None:
     terminal = Terminal(command, "run", model)
-    terminal.wait_for(">")
+    terminal.wait_for(PROMPT)
     terminal.type("\x03")
     terminal.wait_for("again")
-    terminal.wait_for(">")
+    terminal.wait_for(PROMPT)
     terminal.type("\x03")
     assert terminal.close() == 0
 

@@ -60,10 +60,11 @@ def _print_bug(error: Exception, verbose: bool) -> None:
 
         traceback.print_exception(error)
     print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
-    print(
-        "hint: This should not happen: please report it" + ("." if verbose else ", with what -v shows."),
-        file=sys.stderr,
-    )
+    if isinstance(error, ImportError):
+        hint = "The installation is not complete; in the source tree run: pip install ."
+    else:
+        hint = "This should not happen: please report it" + ("." if verbose else ", with what -v shows.")
+    print(f"hint: {hint}", file=sys.stderr)
 
 
 def use_escapes_for_unprintable() -> None:

@@ -29,7 +29,7 @@ def describe(path: str) -> dict[str, Any]:
     Errors: ModelFileError if it is no readable GGUF file.
     """
     from .. import _core
-    from ..errors import PyllamacppError
+    from ..errors import MemoryLimitError, ModelFileError
 
     file = _core.GgufFile(path)
     metadata = file.metadata
@@ -60,7 +60,7 @@ def describe(path: str) -> dict[str, Any]:
     }  # fmt: skip
     try:
         facts["memory"] = dict(_core.plan_context(file))
-    except PyllamacppError as error:
+    except (ModelFileError, MemoryLimitError) as error:
         facts["unsupported"] = str(error.args[0])
     return facts
 

