@@ -105,17 +105,19 @@ class MemoryPlan(TypedDict):
 def plan_context(file: GgufFile, n_ctx: int | None = None, *, weights_loaded: bool = False) -> MemoryPlan: ...
 def architectures() -> list[str]: ...
 
-class CpuInfo(TypedDict):
-    level: str
-    why: str
-    levels: list[str]
-    features: list[str]
+class MachineInfo(TypedDict):
     threads: int
     threads_why: str
     physical_cores: int
     memory_total: int
     memory_available: int
     memory_why: str
+
+class CpuInfo(MachineInfo):
+    level: str
+    why: str
+    levels: list[str]
+    features: list[str]
 
 def cpu_info() -> CpuInfo: ...
 
@@ -156,17 +158,17 @@ def levels() -> list[str]: ...  # what this machine supports, slowest first
 
 @final
 class Panels:
-    """A weight matrix as the kernels of a level read it; raw (rows, row bytes)."""
+    """A weight matrix as the kernels of a level read it. raw: (rows, row bytes)."""
 
     def __init__(self, level: str, format: str, raw: npt.NDArray[np.uint8]) -> None: ...
     def matmul(self, x: _Float32) -> _Float32: ...  # (n, cols) -> (n, rows)
-    def unpack(self) -> npt.NDArray[np.uint8]: ...  # raw again
-    def read(self) -> int: ...  # reads all of it: the limit to compare with
+    def unpack(self) -> npt.NDArray[np.uint8]: ...  # (rows, row bytes)
+    def read(self) -> int: ...  # reads it all and computes next to nothing: the limit to compare with
     @property
     def n_bytes(self) -> int: ...
 
 def matmul_oracle(format: str, raw: npt.NDArray[np.uint8], x: _Float32) -> _Float32: ...
-def cpu_info_at(root: str, cpus: list[int]) -> CpuInfo: ...  # as <root>/proc and <root>/sys tell
+def cpu_info_at(root: str, cpus: list[int]) -> MachineInfo: ...  # as <root>/proc and <root>/sys tell
 def float_levels() -> list[str]: ...  # of elementwise and attention kernels
 def elementwise(
     level: str,

@@ -36,6 +36,22 @@ class Piece(NamedTuple):
     scored: list[Scored]
 
 
+class Offsets:
+    """Where in a text, in characters, each of the byte strings that make it up begins."""
+
+    def __init__(self, start: int = 0) -> None:
+        self._at = start
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def next(self, data: bytes) -> int:
+        """The offset of `data`, which comes next; inside a character, that of the character."""
+        if data and not 0x80 <= data[0] < 0xC0:  # does not continue a character: one begun before is broken
+            self._at += len(self._decoder.decode(b"", final=True))
+        at = self._at
+        self._at += len(self._decoder.decode(data))
+        return at
+
+
 class Answer:
     """Turns draws into pieces and knows, once they are exhausted, how it ended.
 
@@ -49,8 +65,8 @@ class Answer:
         self._stream = TextStream(stop)
         self._wanted = scored
         self._noted: list[Scored] = []
-        self._noted_to = self._settled_to = offset
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._offsets = Offsets(offset)
+        self._settled_to = offset
 
     def pieces(self, draws: Iterable[Draw]) -> Iterator[Piece]:
         """Read draws until one ends generation, a stop string is complete, or there are no more."""
@@ -62,8 +78,7 @@ class Answer:
             self.n_tokens += 1
             data = token_bytes(token)
             if self._wanted:
-                self._noted.append(Scored(token, self._noted_to, logprob, top))
-                self._noted_to += len(self._decoder.decode(data))
+                self._noted.append(Scored(token, self._offsets.next(data), logprob, top))
             text = push(data)
             if self._stream.stopped is not None:
                 self.finish_reason = "stop"
@@ -104,15 +119,13 @@ class PromptScorer:
     def scored(self) -> list[Scored]:
         """The prompt's tokens without BOS; the first has no log-probability, as OpenAI's API has it."""
         first = int(len(self._prompt) > 1 and self._prompt[0] == self._tokenizer.bos_id)
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        result, offset = [], 0
+        offsets = Offsets()
+        result = []
         for i in range(first, len(self._prompt)):
             token = int(self._prompt[i])
             logprob, top = (None, []) if i == first else self._found[i - 1]
-            result.append(Scored(token, offset, logprob, top))
-            offset += len(
-                decoder.decode(self._tokenizer.decode_bytes([token], special=True, first=i == first))
-            )
+            data = self._tokenizer.decode_bytes([token], special=True, first=i == first)
+            result.append(Scored(token, offsets.next(data), logprob, top))
         return result
 
 

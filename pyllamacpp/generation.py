@@ -138,8 +138,6 @@ class Context:
         self.tokens[start:end] = chunk
         wanted: Literal["all", "last", "none"]
         wanted = "all" if everything or self._keep_all else "last" if final else "none"
-        if not self._keep_all:
-            self._rows_end = 0
         rows: Logits = self.session.eval(self.tokens[start:end], wanted)[:, : self.n_vocab]
         if self._keep_all:
             self._rows[start:end] = rows
@@ -214,6 +212,8 @@ def make_sampler(n_vocab: int, params: SamplingParams, seed: int) -> _core.Sampl
 
 def process(processors: Sequence[LogitsProcessor], tokens: Tokens, row: Logits) -> Logits:
     """The logits (n_vocab) after the caller's functions: (tokens so far, logits) -> logits."""
+    if not processors:
+        return row
     result: Any = row.copy()
     for processor in processors:
         result = np.ascontiguousarray(processor(tokens, result), np.float32)
@@ -244,8 +244,7 @@ def draws(
         n = context.n_tokens
         if n >= context.n_ctx:
             return
-        logits = process(processors, tokens[:n], row) if processors else row
-        draw = sample(logits, tokens[:n], n, n_top_logprobs=n_top)
+        draw = sample(process(processors, tokens[:n], row), tokens[:n], n, n_top_logprobs=n_top)
         if stop_when is not None and stop_when(tokens[:n], row):
             return
         sent = yield draw

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,7 +16,17 @@ import numpy as np
 from . import _core, compat
 from .completion import ChatShape, CompletionShape, Shape
 from .errors import ContextOverflowError, ParameterError
-from .generation import Context, Logits, LogitsProcessor, StoppingCriterion, Tokens, Turn, draws, make_sampler
+from .generation import (
+    Context,
+    Logits,
+    LogitsProcessor,
+    StoppingCriterion,
+    Tokens,
+    Turn,
+    draws,
+    make_sampler,
+    process,
+)
 from .params import CHAT_DEFAULTS, LoadParams, SamplingParams, random_seed
 from .request import Request, Run, any_of, callables
 from .request import stream as stream_of
@@ -100,14 +111,16 @@ class Llama:
         file = _core.GgufFile(self.model_path)
         metadata = file.metadata
         self.metadata = {key: _as_text(value) for key, value in metadata.items() if _is_scalar(value)}
+        with ThreadPoolExecutor(1) as beside:  # weights are read and repacked while the tokenizer is built
+            if not self._vocab_only:
+                n_ctx = _core.plan_context(file, load.n_ctx)["n_ctx"]
+                weights = beside.submit(_core.Model, file, n_threads=load.n_threads or 0)
+            tokenizer = self._tokenizer_or_none = Tokenizer.from_metadata(metadata, pre=load.pre)
+            self._template = ChatTemplate.from_metadata(metadata, tokenizer, override=load.chat_template)
         if not self._vocab_only:
-            n_ctx = _core.plan_context(file, load.n_ctx)["n_ctx"]
-            self._model_or_none = _core.Model(file, n_threads=load.n_threads or 0)
-        tokenizer = self._tokenizer_or_none = Tokenizer.from_metadata(metadata, pre=load.pre)
-        self._template = ChatTemplate.from_metadata(metadata, tokenizer, override=load.chat_template)
-        if self._model_or_none is not None:
+            model = self._model_or_none = weights.result()
             self._context_or_none = Context(
-                self._model_or_none, tokenizer.n_vocab, n_ctx, load.n_batch, keep_all=self._logits_all
+                model, tokenizer.n_vocab, n_ctx, load.n_batch, keep_all=self._logits_all
             )
         if self.verbose:
             print(self._load_line(time.perf_counter() - began), file=sys.stderr)
@@ -319,10 +332,12 @@ class Llama:
             top_k=top_k, top_p=top_p, min_p=min_p, temperature=temp, repeat_penalty=repeat_penalty,
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
         )  # fmt: skip
+        processors = callables("logits_processor", logits_processor)
+        sampler = make_sampler(self._context.n_vocab, params, self._seed(params))
         with self._turn:
-            sampler = make_sampler(self._context.n_vocab, params, self._seed(params))
-            processors = callables("logits_processor", logits_processor)
-            return next(draws(self._context, sampler, 1, processors=processors))[0]
+            context = self._context
+            row, tokens = context.last_row(), context.tokens[: context.n_tokens]
+            return sampler.sample(process(processors, tokens, row), tokens, len(tokens))[0]
 
     def generate(
         self,

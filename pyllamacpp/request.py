@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .completion import Answer, Piece, PromptScorer, Shape, usage
+from .completion import Answer, Piece, PromptScorer, Scored, Shape, usage
 from .errors import ParameterError
 from .generation import Context, Logits, LogitsProcessor, StoppingCriterion, Tokens, Turn, draws, make_sampler
 
@@ -40,6 +40,7 @@ class Run:
         self._request = request
         self._context = context
         self._tokenizer = tokenizer
+        self._sampler = make_sampler(context.n_vocab, request.params, request.seed)
         self._n_cached = 0
         self._stopped = False
         self._answer = Answer(
@@ -58,14 +59,13 @@ class Run:
         """The echo where asked for, then the answer. The caller has the turn."""
         request, context = self._request, self._context
         params = request.params
-        sampler = make_sampler(context.n_vocab, params, request.seed)
         scored = self._prefill()
         if request.echo is not None:
             yield Piece(request.echo, scored)
         room = context.n_ctx - len(request.prompt)
         loop = draws(
             context,
-            sampler,
+            self._sampler,
             room if params.max_tokens is None else min(params.max_tokens, room),
             n_top=-1 if params.logprobs is None else params.logprobs,
             processors=request.processors,
@@ -74,7 +74,7 @@ class Run:
         with closing(loop):
             yield from self._answer.pieces(loop)
 
-    def _prefill(self) -> list[Any]:
+    def _prefill(self) -> list[Scored]:
         """Evaluate what the prompt does not share with the tokens held; all of it if they are scored."""
         request, context = self._request, self._context
         n_top = request.params.logprobs

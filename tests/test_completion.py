@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pyllamacpp.completion import Answer, legacy_logprobs, log_probabilities
+from pyllamacpp.completion import Answer, Offsets, legacy_logprobs, log_probabilities
 
 END = 256
 BYTES = SimpleNamespace(  # a tokenizer whose tokens are the bytes, and one that ends generation
@@ -85,6 +85,15 @@ def test_log_probabilities() -> None:
     assert log_probabilities(row, 77, 0)[1] == []
     assert len(log_probabilities(row, 77, 5000)[1]) == 1000
     assert abs(log_probabilities(np.float32([1e30, 0]), 0, 1)[0]) < 1e-6
+
+
+def test_offsets() -> None:
+    offsets = Offsets(10)
+    data = "é".encode()
+    got = [
+        offsets.next(part) for part in (b"ab", data[:1], data[1:], b"c", data[:1], b"d", b"", b"\xff", b"e")
+    ]
+    assert got == [10, 12, 12, 13, 14, 15, 16, 16, 17]
 
 
 def test_parts_of_characters_stay_apart() -> None:

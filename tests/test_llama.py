@@ -128,7 +128,7 @@ def test_stop_strings_are_never_emitted(llm: Llama) -> None:
         ][0]
         assert result["text"] == text[: text.index(stop)]
         assert result["finish_reason"] == "stop"
-    assert text_of(llm(PROMPT, max_tokens=60, seed=2, stop="\0\0", logit_bias=ENDLESS)) == text
+    assert text_of(llm(PROMPT, max_tokens=60, seed=2, stop="never in it", logit_bias=ENDLESS)) == text
 
 
 def test_echo_begins_with_the_prompt(llm: Llama) -> None:
@@ -266,6 +266,9 @@ def test_generate_evaluates_what_is_sent(llm: Llama) -> None:
 def test_generate_ends_with_the_context(path: Path) -> None:
     with Llama(path, n_ctx=16, verbose=False) as llm:
         assert len(list(llm.generate([1, 2, 3]))) == 13
+        llm.reset()
+        llm.eval(range(16))
+        assert llm.sample(temp=0) == int(llm.scores[-1].argmax())  # a draw needs no room, evaluating it would
 
 
 def test_stopping_criteria(llm: Llama) -> None:

@@ -198,6 +198,8 @@ def test_refusals_that_matter(path: Path, llm: Llama) -> None:
     llm.create_chat_completion(MESSAGES, response_format={"type": "text"}, tool_choice="none", max_tokens=1)
     with pytest.raises(ParameterError, match="temperature"):
         llm(PROMPT, temperature="warm")
+    with pytest.raises(ParameterError, match="1000000"):
+        llm(PROMPT, logit_bias={1000000: 1.0}, stream=True)  # not at the first chunk: at once
     with pytest.raises(ParameterError, match="logits_processor"):
         llm(PROMPT, logits_processor="x")
     with pytest.raises(ParameterError, match=r"shape \(\d+,\)"):
