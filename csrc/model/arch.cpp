@@ -64,9 +64,7 @@ std::string_view what_it_is(std::string_view name, std::string_view type) {
 
 }  // namespace
 
-std::span<const Arch> architectures() {
-  return kArchs;
-}
+std::span<const Arch> architectures() { return kArchs; }
 
 const Arch& find_arch(std::string_view name, std::string_view type) {
   const std::string_view what = what_it_is(name, type);

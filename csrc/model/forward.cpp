@@ -96,8 +96,7 @@ void output(const Step& s, Buffers& b, Mat logits) {
   for (int64_t i = 0; i < logits.rows; i++)
     std::memcpy(out.row(i), s.x.row(s.batch.logit_rows[size_t(i)]), size_t(p.n_embd) * sizeof(float));
   be.norm(out, out, s.model.arch().norm, w.output_norm.get(), w.output_norm_bias.get(), p.norm_eps);
-  const Product head[] = {{&w.head(), nullptr, logits}};
-  be.matmul(out, head);
+  be.matmul_fine(out, {&w.head(), nullptr, logits});
   if (p.logit_softcap) be.softcap(logits, p.logit_softcap);
 }
 

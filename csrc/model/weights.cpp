@@ -101,9 +101,7 @@ std::vector<float> load_rope_factors(const gguf::File& file, const Hparams& h) {
   return factors;
 }
 
-size_t bytes_of(const WeightPtr& w) {
-  return w ? w->bytes : 0;
-}
+size_t bytes_of(const WeightPtr& w) { return w ? w->bytes : 0; }
 
 }  // namespace
 

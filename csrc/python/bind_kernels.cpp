@@ -95,6 +95,15 @@ class Panels {
     return y;
   }
 
+  Floats residual(const Floats& x) const {
+    check_tokens(x, cols_);
+    const auto fn = table_.activation[int(info(format_).activation)].residual;
+    Floats r({x.shape(0), cols_});
+    std::fill_n(r.mutable_data(), r.size(), 0.f);
+    for (int64_t t = 0; fn && t < x.shape(0); t++) fn(x.data() + t * cols_, cols_, r.mutable_data() + t * cols_);
+    return r;
+  }
+
   Bytes unpack() const {
     Bytes out({rows_, row_bytes_});
     for (int64_t r = 0; r < rows_; r++)
@@ -173,6 +182,7 @@ void bind_kernels(py::module_& m) {
       .def(py::init<const std::string&, const std::string&, const Bytes&>(), py::arg("level"), py::arg("format"),
            py::arg("raw"))
       .def("matmul", &Panels::matmul, py::arg("x"), "x (n, cols) -> (n, rows), float32.")
+      .def("residual", &Panels::residual, py::arg("x"), "What rounding takes off the activations x (n, cols).")
       .def("unpack", &Panels::unpack, "The file's blocks again, row by row.")
       .def("read", &Panels::read, "Reads all of the memory and computes next to nothing: the limit to compare with.")
       .def_property_readonly("n_bytes", &Panels::n_bytes);

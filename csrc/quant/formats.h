@@ -12,8 +12,8 @@ enum class Format : uint8_t {
 #undef FORMAT
 };
 
-enum class Activation : uint8_t { f32, q8, q8k };
-inline constexpr int kActivationCount = 3;
+enum class Activation : uint8_t { f32, q8 };
+inline constexpr int kActivationCount = 2;
 
 struct FormatInfo {
   std::string_view name;

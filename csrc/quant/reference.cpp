@@ -178,8 +178,9 @@ void each_block(Format f, const uint8_t* blocks, int64_t n, Fn fn) {
   }
 }
 
-// x as int8 codes with one scale, to nearest even: q[0..n), returns the scale.
-float round_activations(const float* x, int n, int* q) {
+// x as int8 codes with one scale, to nearest even: q[0..32), returns the scale.
+float round_activations(const float* x, int* q) {
+  constexpr int n = 32;
   float top = 0;
   bool finite = true;
   for (int i = 0; i < n; i++) top = std::max(top, std::fabs(x[i])), finite = finite && std::isfinite(x[i]);
@@ -189,6 +190,24 @@ float round_activations(const float* x, int n, int* q) {
   if (!(inverse <= 3.4e38f)) return 0;
   for (int i = 0; i < n; i++) q[i] = int(std::nearbyint(x[i] * inverse));
   return top / 127.f;
+}
+
+// The integers of 32 weights from k on times 32 activations x = d q
+struct Product32 {
+  int sum = 0, min = 0;  // with the weights' scales, with their mins
+  float d, dsum;
+};
+Product32 product_32(const Block& b, int k, const float* x) {
+  int q[32], total = 0;
+  Product32 p;
+  p.d = round_activations(x, q);
+  for (int i = 0; i < 32; i++) {
+    p.sum += b.scale[(k + i) / 16] * b.code[k + i] * q[i];
+    if (b.has_min) p.min += b.min[(k + i) / 16] * q[i];
+    total += q[i];
+  }
+  p.dsum = p.d * float(total);
+  return p;
 }
 
 }  // namespace
@@ -216,20 +235,20 @@ float reference_dot(Format format, const uint8_t* blocks, int64_t n, const float
   const int weights = info(format).block_weights;
   float acc = 0;
   each_block(format, blocks, n, [&](const Block& b, int64_t first) {
-    int q[256], sum = 0, min = 0;
-    const float d = round_activations(x + first, weights, q);
-    for (int k = 0; k < weights; k++) {
-      sum += b.scale[k / 16] * b.code[k] * q[k];
-      if (b.has_min) min += b.min[k / 16] * q[k];
+    float sum = 0, min = 0;  // of a 256-wide block
+    for (int k = 0; k < weights; k += 32) {
+      const Product32 p = product_32(b, k, x + first + k);
+      if (weights == 32) {
+        acc = std::fma(float(p.sum), b.d * p.d, acc);
+        if (b.has_min) acc = std::fma(-b.dmin, p.d * float(p.min), acc);
+      } else {
+        sum = std::fma(float(p.sum), p.d, sum);
+        min = format == Format::Q2_K ? std::fma(float(p.min), p.d, min) : std::fma(float(b.min[k / 16]), p.dsum, min);
+      }
     }
-    if (weights == 32) {
-      acc = std::fma(float(sum), b.d * d, acc);
-      if (b.has_min) acc = std::fma(-b.dmin, d * float(min), acc);
-    } else {
-      float v = float(sum) * b.d;
-      if (b.has_min) v = std::fma(-float(min), b.dmin, v);
-      acc = std::fma(v, d, acc);
-    }
+    if (weights == 32) return;
+    acc = std::fma(sum, b.d, acc);
+    if (b.has_min) acc = std::fma(-min, b.dmin, acc);
   });
   return acc;
 }

@@ -1,5 +1,5 @@
-// Activations as the products read them, over the words of an ISA header: rounded to int8 with one scale for 32 or for
-// 256 of them, or as floats. A token's place is (tile, block, token in the tile).
+// Activations as the products read them, over the words of an ISA header: rounded to int8 with one scale for every 32,
+// or as floats. A token's place is (tile, 32 k, token in the tile).
 //
 // The same bits on every instruction set: the largest magnitude, one division each way, one multiplication and
 // rounding to nearest even are exact notions. Codes stay within +-127.
@@ -9,19 +9,14 @@
 namespace pllm::cpu {
 namespace {
 
-struct Act32 {
+struct Act32 {  // x = d q
   int8_t q[32];
-  int32_t minus8sum;  // -8 sum(q)
-  float d, dsum;      // x = d q; d sum(q)
+  float d, dsum;       // d sum(q)
+  int32_t minus8sum;   // -8 sum(q)
+  int32_t start16[2];  // start_form(sum(q)) of each 16 k
+  int16_t sum16[2];    // sum(q) of each 16 k
 };
-struct ActK {
-  int8_t q[256];
-  int32_t start16[16];  // start_form(sum(q)) of each 16 k
-  int16_t sum16[16];    // sum(q) of each 16 k, every four in the order 0 2 1 3: the order of packed mins
-  int16_t sum32[8];     // sum(q) of each 32 k, in the same order
-  float d, unused[3];
-};
-static_assert(sizeof(Act32) == 44 && sizeof(ActK) == 384);
+static_assert(sizeof(Act32) == 56);
 
 // ---- tiles: full ones of kMaxTile tokens, then the smallest size that holds the rest, filled up with zero tokens
 constexpr int kTileSizes[] = {1, 2, 3, 4, 6, 8, 12, 16};
@@ -40,13 +35,9 @@ SIMD_INLINE int tile_index(int n) {  // of the smallest size that holds n tokens
 SIMD_INLINE int tile_size(int n) { return kTileSizes[tile_index(n)]; }
 
 template <Activation a>
-constexpr int kActBlock = a == Activation::f32  ? 1
-                          : a == Activation::q8 ? 32
-                                                : 256;
+constexpr int kActBlock = a == Activation::f32 ? 1 : 32;
 template <Activation a>
-constexpr size_t kActBytes = a == Activation::f32  ? sizeof(float)
-                             : a == Activation::q8 ? sizeof(Act32)
-                                                   : sizeof(ActK);
+constexpr size_t kActBytes = a == Activation::f32 ? sizeof(float) : sizeof(Act32);
 template <Activation a>
 size_t act_bytes(int64_t cols, int n) {
   const int rest = n % kMaxTile<a>;
@@ -58,26 +49,25 @@ constexpr float kRound = 12582912.f;  // 1.5 * 2^23: adding it leaves the neares
 
 SIMD_INLINE float bits_to_float(int32_t v) { return __builtin_bit_cast(float, v); }
 
-// q[0..n) and the scale of n floats, n a multiple of 16. Not a number or infinite anywhere: codes 0, scale NaN.
-template <int N>
+// q[0..32) and the scale of 32 floats. Not a number or infinite anywhere: codes 0, scale NaN.
 SIMD_INLINE float round_block(const float* x, int8_t* q) {
   I top = set32(0);  // of the magnitudes' bits: ordered like the floats, NaN above all
-  for (int i = 0; i < N; i += kLanes) top = max(top, and_(as_int(loadf(x + i)), set32(0x7fffffff)));
+  for (int i = 0; i < 32; i += kLanes) top = max(top, and_(as_int(loadf(x + i)), set32(0x7fffffff)));
   int32_t lanes[kLanes], bits = 0;
   storei(lanes, top);
   for (int32_t v : lanes) bits = v > bits ? v : bits;
   const float m = bits_to_float(bits), inverse = 127.f / m;
   if (!(inverse <= 3.4e38f) || inverse == 0) {  // below 4e-37 counts as nothing
-    __builtin_memset(q, 0, N);
+    __builtin_memset(q, 0, 32);
     return bits < 0x7f800000 ? 0.f : __builtin_nanf("");
   }
-  for (int i = 0; i < N; i += kLanes) store_bytes(q + i, as_int(add(mul(loadf(x + i), setf(inverse)), setf(kRound))));
+  for (int i = 0; i < 32; i += kLanes) store_bytes(q + i, as_int(add(mul(loadf(x + i), setf(inverse)), setf(kRound))));
   return m / 127.f;
 }
 
-// sums[i] = the sum of q[4i .. 4i+3], n a multiple of 64
-SIMD_INLINE void sums_of_4(const int8_t* q, int n, int32_t* sums) {
-  for (int i = 0; i < n; i += 4 * kLanes) {
+// sums[i] = the sum of q[4i .. 4i+3] of 64 codes
+SIMD_INLINE void sums_of_4(const int8_t* q, int32_t* sums) {
+  for (int i = 0; i < 64; i += 4 * kLanes) {
 #if SIMD_DP
     storei(sums + i / 4, dp(set32(0), set8(1), load(q + i)));
 #else
@@ -88,28 +78,18 @@ SIMD_INLINE void sums_of_4(const int8_t* q, int n, int32_t* sums) {
 
 SIMD_INLINE void fill(const float* x, Act32& a) {
   int8_t q[64] = {};
-  a.d = round_block<32>(x, q);
-  int32_t sums[16], sum = 0;
-  sums_of_4(q, 64, sums);
-  for (int i = 0; i < 8; i++) sum += sums[i];
+  a.d = round_block(x, q);
+  int32_t sums[16];
+  sums_of_4(q, sums);
   __builtin_memcpy(a.q, q, 32);
+  for (int i = 0; i < 2; i++) {
+    const int32_t s = sums[4 * i] + sums[4 * i + 1] + sums[4 * i + 2] + sums[4 * i + 3];
+    a.start16[i] = start_form(s);
+    a.sum16[i] = int16_t(s);
+  }
+  const int32_t sum = a.sum16[0] + a.sum16[1];
   a.minus8sum = -8 * sum;
   a.dsum = a.d * float(sum);
-}
-
-SIMD_INLINE void fill(const float* x, ActK& a) {
-  a.d = round_block<256>(x, a.q);
-  int32_t sums[64];
-  sums_of_4(a.q, 256, sums);
-  constexpr int place[4] = {0, 2, 1, 3};
-  for (int g = 0; g < 16; g++) {
-    const int32_t s = sums[4 * g] + sums[4 * g + 1] + sums[4 * g + 2] + sums[4 * g + 3];
-    a.start16[g] = start_form(s);
-    a.sum16[g / 4 * 4 + place[g % 4]] = int16_t(s);
-    sums[g] = s;
-  }
-  for (int g = 0; g < 8; g++) a.sum32[g / 4 * 4 + place[g % 4]] = int16_t(sums[2 * g] + sums[2 * g + 1]);
-  for (float& v : a.unused) v = 0;
 }
 
 SIMD_INLINE void fill(const float* x, float& a) { a = *x; }
@@ -122,10 +102,6 @@ struct ActOf {
 template <>
 struct ActOf<Activation::q8> {
   using type = Act32;
-};
-template <>
-struct ActOf<Activation::q8k> {
-  using type = ActK;
 };
 
 template <Activation a>
@@ -143,9 +119,17 @@ void prepare(const float* x, size_t ldx, int64_t cols, int n, int t0, int t1, ui
   }
 }
 
+void residual(const float* x, int64_t cols, float* r) {
+  for (int64_t k = 0; k < cols; k += 32) {
+    int8_t q[32];
+    const float d = round_block(x + k, q);
+    for (int i = 0; i < 32; i++) r[k + i] = __builtin_fmaf(-d, float(q[i]), x[k + i]);
+  }
+}
+
 template <Activation a>
 constexpr ActivationKernels activation_kernels() {
-  return {&act_bytes<a>, &prepare<a>};
+  return {&act_bytes<a>, &prepare<a>, a == Activation::f32 ? nullptr : &residual};
 }
 
 }  // namespace

@@ -71,6 +71,29 @@ class CpuBackend final : public Backend {
     pool_.run(int(items_.size()), [&](int, int i) { run_item(items_[size_t(i)], int(x.rows)); });
   }
 
+  // The rounding error of x is rounded in turn and multiplied as a token of its own: a tile reads the weights once.
+  void matmul_fine(Mat x, const Product& product) override {
+    const ActivationKernels& k = kernels_.activation[int(info(product.w->format).activation)];
+    if (!k.residual) return matmul(x, {&product, 1});
+    for (int64_t i0 = 0; i0 < x.rows; i0 += kFineRows) {
+      const int64_t n = std::min(kFineRows, x.rows - i0);
+      const Mat pairs = fine_x_.mat(2 * n, x.cols), sums = fine_y_.mat(2 * n, product.w->rows);
+      for (int64_t i = 0; i < n; i++) {
+        std::memcpy(pairs.row(2 * i), x.row(i0 + i), size_t(x.cols) * sizeof(float));
+        k.residual(x.row(i0 + i), x.cols, pairs.row(2 * i + 1));
+      }
+      const Product coarse_and_fine{product.w, nullptr, sums};
+      matmul(pairs, {&coarse_and_fine, 1});
+      const float* bias = product.bias ? cpu(*product.bias).floats() : nullptr;
+      for_rows(product.y.rows_from(i0, n), [&](int, int64_t i) {
+        float* y = product.y.row(i0 + i);
+        std::memcpy(y, sums.row(2 * i), size_t(sums.cols) * sizeof(float));
+        kernels_.elementwise->add(y, sums.row(2 * i + 1), sums.cols);
+        if (bias) kernels_.elementwise->add(y, bias, sums.cols);
+      });
+    }
+  }
+
   void rope(Mat x, int head_dim, RopeStyle style, const RopeTable& table) override {
     const bool interleaved = style == RopeStyle::interleaved;
     for_rows(x, [&](int, int64_t i) {
@@ -128,6 +151,7 @@ class CpuBackend final : public Backend {
   };
   // Enough for stealing to even out a busy core, few enough to read each range as one stream.
   static constexpr int kItemsPerThread = 8;
+  static constexpr int64_t kFineRows = 8;            // a tile of 16 tokens
   static constexpr int64_t kSerialElements = 16384;  // less is done by the calling thread: waking others costs more
 
   template <class Fn>
@@ -170,6 +194,7 @@ class CpuBackend final : public Backend {
   WeightStore store_;
   cpu::Attention attention_;
   Memory act_[kActivationCount];               // prepared activations of the running product
+  MatBuffer fine_x_, fine_y_;                  // of the running fine product
   std::vector<Item> items_;                    // of the running product
   std::vector<std::vector<uint8_t>> scratch_;  // by thread
 };

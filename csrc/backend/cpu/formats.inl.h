@@ -3,6 +3,7 @@
 // p is a block's first line, `head` the line part with its odd bytes; both already point at this register's rows.
 // codes() gives 32 k as 8 words of 4 consecutive k, the form of simd/dot.inl.h.
 #pragma once
+#include "backend/cpu/activation.inl.h"
 #include "backend/cpu/panel.h"
 #include "quant/blocks.h"
 
@@ -122,10 +123,10 @@ struct Weights<Format::MXFP4> {
   }
 };
 
-// ---- 256 weights a block, in `chunks` loop rounds of `steps` times 32 k
+// ---- 256 weights a block, in `chunks` loop rounds of `steps` times 32 consecutive k
 struct BlockScales {
-  I scale[16];  // in the order of use
-  I min[8];     // int16 pairs, in the order of ActK::sum32 or sum16
+  I scale[16];  // of every 32 or 16 k, in k order
+  I min[8];     // of every 32 k, in the form min_term() of the format reads
   F d, dmin;
 };
 struct NoHighBits {
@@ -149,14 +150,10 @@ SIMD_INLINE void byte_scales(I v, I* scale) {
   scale[2] = scale_form(and_(shr<16>(v), set32(255)));
   scale[3] = scale_form(shr<24>(v));
 }
-SIMD_INLINE I even_bytes(I v) { return and_(v, set32(0x00ff00ff)); }
-
 // Q4_K and Q5_K: a 6-bit scale and min for every 32 k. Lines: d | dmin, three of packed scales and mins.
 struct ScalesMins {
-  static constexpr int chunks = 4, steps = 2;
-  static constexpr bool sub16 = false;
-  static constexpr int n_min = 4;
-  static constexpr int first_k(int chunk, int step) { return 64 * chunk + 32 * step; }
+  static constexpr int chunks = 4, steps = 2, zero = 0;
+  static constexpr bool sub16 = false, has_min = true;
   SIMD_INLINE void scales(const uint8_t* p, const uint8_t*, BlockScales& s) {
     const I d = line(p, 0), a = line(p, 1), b = line(p, 2), c = line(p, 3), six = set8(63), four = set8(15),
             top = set8(0x30);
@@ -164,11 +161,17 @@ struct ScalesMins {
     s.dmin = low_half(shr<16>(d));
     byte_scales(and_(a, six), s.scale);
     byte_scales(or_and(and_(c, four), shr<2>(a), top), s.scale + 4);
-    const I low = and_(b, six), high = or_and(and_(shr<4>(c), four), shr<2>(b), top);
-    s.min[0] = even_bytes(low);
-    s.min[1] = even_bytes(shr<8>(low));
-    s.min[2] = even_bytes(high);
-    s.min[3] = even_bytes(shr<8>(high));
+    byte_mins(and_(b, six), s.min);
+    byte_mins(or_and(and_(shr<4>(c), four), shr<2>(b), top), s.min + 4);
+  }
+  SIMD_INLINE F min_term(I min, const Act32& x, F acc) { return fma(as_float(min), setf(x.dsum), acc); }
+
+ private:
+  SIMD_INLINE void byte_mins(I v, I* min) {
+    min[0] = as_int(to_float(and_(v, set32(255))));
+    min[1] = as_int(to_float(and_(shr<8>(v), set32(255))));
+    min[2] = as_int(to_float(and_(shr<16>(v), set32(255))));
+    min[3] = as_int(to_float(shr<24>(v)));
   }
 };
 template <>
@@ -191,45 +194,39 @@ struct Weights<Format::Q5_K> : ScalesMins {
   }
 };
 
-// 4 x 16 k a chunk: from 128 (c / 2) + 16 (c % 2), 32 apart. Lines: four of scales; a chunk: upper bits, nibbles.
+// Formats with a scale for every 16 k: 128 k a chunk, whose four times 32 k share lines
+struct Scales16 {
+  static constexpr int chunks = 2, steps = 4;
+  static constexpr bool sub16 = true;
+};
+// Lines: four of scales; a chunk: eight of upper bit pairs, eight of nibbles (k 0..31 and 64..95), eight more.
 template <>
-struct Weights<Format::Q6_K> {
-  static constexpr int bits = 6, codes_at = 4, chunk_lines = 12, chunks = 4, steps = 2, n_min = 0;
-  static constexpr bool sub16 = true, zero32 = true;
-  static constexpr int second = 32;  // the other 16 k of a step, from first_k
-  static constexpr int first_k(int chunk, int step) { return chunk / 2 * 128 + chunk % 2 * 16 + 64 * step; }
+struct Weights<Format::Q6_K> : Scales16 {
+  static constexpr int bits = 6, codes_at = 4, chunk_lines = 24;
+  static constexpr bool has_min = false, zero32 = true;
   using High = NoHighBits;
   SIMD_INLINE void scales(const uint8_t* p, const uint8_t* head, BlockScales& s) {
     s.d = load_half(head);
-    for (int i = 0; i < 4; i++) {  // scale g of the file belongs to chunk g / 8 * 2 + g % 2
+    for (int i = 0; i < 4; i++) {
       const I v = line(p, i);
-      I* o = s.scale + i / 2 * 8 + i % 2 * 2;
-      o[0] = scale_form(sar<24>(shr<-24>(v)));
-      o[4] = scale_form(sar<24>(shr<-16>(v)));
-      o[1] = scale_form(sar<24>(shr<-8>(v)));
-      o[5] = scale_form(sar<24>(v));
+      s.scale[4 * i] = scale_form(sar<24>(shr<-24>(v)));
+      s.scale[4 * i + 1] = scale_form(sar<24>(shr<-16>(v)));
+      s.scale[4 * i + 2] = scale_form(sar<24>(shr<-8>(v)));
+      s.scale[4 * i + 3] = scale_form(sar<24>(v));
     }
   }
   template <int S>
   SIMD_INLINE void codes(const uint8_t* p, const High&, I* w) {
-    nibbles<S == 1>(p + 4 * kLineBytes, 8, w);
-    for (int i = 0; i < 4; i++) {
-      w[i] = or_and(w[i], shr<4 * S - 4>(line(p, i)), set8(0x30));
-      w[i + 4] = or_and(w[i + 4], shr<4 * S - 2>(line(p, i)), set8(0x30));
-    }
+    nibbles<(S >= 2)>(p + (8 + S % 2 * 8) * kLineBytes, 8, w);
+    for (int i = 0; i < 8; i++) w[i] = or_and(w[i], shr<2 * S - 4>(line(p, i)), set8(0x30));
   }
 };
 
-// Q2_K and Q3_K: 128 k a chunk, two bits of 4 x 32 k in a byte, a scale for every 16 k
-struct TwoBits {
-  static constexpr int chunk_lines = 8, chunks = 2, steps = 4, second = 16;
-  static constexpr bool sub16 = true;
-  static constexpr int first_k(int chunk, int step) { return 128 * chunk + 32 * step; }
-};
+// Q2_K and Q3_K: two bits of 4 x 32 k in a byte
 template <>
-struct Weights<Format::Q2_K> : TwoBits {  // lines: d | dmin, four of scales (low nibbles) and mins
-  static constexpr int bits = 2, codes_at = 5, n_min = 8;
-  static constexpr bool zero32 = false;
+struct Weights<Format::Q2_K> : Scales16 {  // lines: d | dmin, four of scales (low nibbles) and mins
+  static constexpr int bits = 2, codes_at = 5, chunk_lines = 8;
+  static constexpr bool has_min = true, zero32 = false;
   using High = NoHighBits;
   SIMD_INLINE void scales(const uint8_t* p, const uint8_t*, BlockScales& s) {
     const I d = line(p, 0);
@@ -238,20 +235,28 @@ struct Weights<Format::Q2_K> : TwoBits {  // lines: d | dmin, four of scales (lo
     for (int i = 0; i < 4; i++) {
       const I v = line(p, 1 + i), m = and_(shr<4>(v), set8(15));
       byte_scales(and_(v, set8(15)), s.scale + 4 * i);
-      s.min[2 * i] = even_bytes(m);
-      s.min[2 * i + 1] = even_bytes(shr<8>(m));
+      s.min[2 * i] = byte_pair(m);
+      s.min[2 * i + 1] = byte_pair(shr<16>(m));
     }
+  }
+  SIMD_INLINE F min_term(I min, const Act32& x, F acc) {
+    int32_t sums;
+    __builtin_memcpy(&sums, x.sum16, 4);
+    return fma(to_float(madd16(set32(0), min, set32(sums))), setf(x.d), acc);
   }
   template <int S>
   SIMD_INLINE void codes(const uint8_t* p, const High&, I* w) {
     for (int i = 0; i < 8; i++) w[i] = and_(shr<2 * S>(line(p, i)), set8(3));
   }
+
+ private:
+  SIMD_INLINE I byte_pair(I v) { return or_(and_(v, set32(255)), and_(shr<-8>(v), set32(0xff0000))); }  // two int16
 };
 // Lines: three of scales, eight of third bits. Codes are taken times 8, which makes their zero point 4 the 32 of Q6_K.
 template <>
-struct Weights<Format::Q3_K> : TwoBits {
-  static constexpr int bits = 6, codes_at = 11, n_min = 0;
-  static constexpr bool zero32 = true;
+struct Weights<Format::Q3_K> : Scales16 {
+  static constexpr int bits = 6, codes_at = 11, chunk_lines = 8;
+  static constexpr bool has_min = false, zero32 = true;
   using High = HighBits<3, 4>;
   template <int QUAD>
   SIMD_INLINE void four_scales(I low, I high, I* scale) {
@@ -279,29 +284,25 @@ struct Weights<Format::Q3_K> : TwoBits {
 // Lines: d | scales' upper bits, scales' nibbles. A step is the 32 k of one scale: 4 lines, low nibbles first.
 template <>
 struct Weights<Format::IQ4_XS> {
-  static constexpr int bits = 8, codes_at = 2, chunk_lines = 8, chunks = 4, steps = 2;
-  static constexpr int n_min = kByteOffset ? 4 : 0;  // the scales, to take off the offset
-  static constexpr bool sub16 = false;
-  static constexpr int first_k(int chunk, int step) { return 64 * chunk + 32 * step; }
+  static constexpr int bits = 8, codes_at = 2, chunk_lines = 8, chunks = 4, steps = 2, zero = kByteOffset;
+  static constexpr bool sub16 = false, has_min = false;
   using High = NoHighBits;
   template <int G>
   SIMD_INLINE I scale_of(I high, I low) {
     const I v = or_and(and_(shr<4 * G>(low), set32(15)), shr<16 + 2 * G - 4>(high), set32(0x30));
-    return sub(v, set32(32));
+    return scale_form(sub(v, set32(32)));
   }
-  SIMD_INLINE I pair(I a, I b) { return or_(and_(a, set32(0xffff)), shr<-16>(b)); }
   SIMD_INLINE void scales(const uint8_t* p, const uint8_t*, BlockScales& s) {
     const I h = line(p, 0), l = line(p, 1);
     s.d = low_half(h);
-    const I v[8] = {scale_of<0>(h, l), scale_of<1>(h, l), scale_of<2>(h, l), scale_of<3>(h, l),
-                    scale_of<4>(h, l), scale_of<5>(h, l), scale_of<6>(h, l), scale_of<7>(h, l)};
-    for (int i = 0; i < 8; i++) s.scale[i] = scale_form(v[i]);
-    if constexpr (kByteOffset != 0) {
-      s.min[0] = pair(v[0], v[2]);
-      s.min[1] = pair(v[1], v[3]);
-      s.min[2] = pair(v[4], v[6]);
-      s.min[3] = pair(v[5], v[7]);
-    }
+    s.scale[0] = scale_of<0>(h, l);
+    s.scale[1] = scale_of<1>(h, l);
+    s.scale[2] = scale_of<2>(h, l);
+    s.scale[3] = scale_of<3>(h, l);
+    s.scale[4] = scale_of<4>(h, l);
+    s.scale[5] = scale_of<5>(h, l);
+    s.scale[6] = scale_of<6>(h, l);
+    s.scale[7] = scale_of<7>(h, l);
   }
   template <int S>
   SIMD_INLINE void codes(const uint8_t* p, const High&, I* w) {

@@ -30,6 +30,8 @@ struct ActivationKernels {
   size_t (*bytes)(int64_t cols, int n);
   // x[t * ldx + k], tokens [t0, t1) of n -> their places in act; calls for different tokens may run in parallel
   void (*prepare)(const float* x, size_t ldx, int64_t cols, int n, int t0, int t1, uint8_t* act);
+  // r = x less what prepare() makes of it, (cols); null where it takes x as it is
+  void (*residual)(const float* x, int64_t cols, float* r);
 };
 
 // Rows of n contiguous floats. In-place is allowed where x and y are the same row; a partial overlap is not.

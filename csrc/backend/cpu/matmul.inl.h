@@ -1,8 +1,9 @@
 // Products of panels and prepared activations, over the words of an ISA header and the formats of formats.inl.h.
 //
-// ORDER (promise 1). Inside a block all sums are integers. Each block then adds one fma (and one for a min) to a row's
-// float, in k order; float formats add even and odd k in two chains, joined at the end. So a product depends on
-// neither tile, thread, number of tokens nor vector width.
+// ORDER (promise 1). The sums of 32 k are integers. Each joins a row's float by one fma, in k order; a 256-wide block
+// has floats of its own, which join the row's at its end (first the weights', then the mins'). Float formats add even
+// and odd k in two chains, joined at the end. So a product depends on neither tile, thread, number of tokens nor vector
+// width.
 #pragma once
 #include "backend/cpu/activation.inl.h"
 #include "backend/cpu/formats.inl.h"
@@ -77,33 +78,23 @@ void tile_32(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, s
   }
 }
 
-// A block's value for one token: integer sums to float.
-template <Format f>
-SIMD_INLINE F block_value(I sum, const BlockScales& s, const ActK& x) {
-  using W = Weights<f>;
-  if constexpr (W::n_min == 0) return mul(to_float(sum), s.d);
-  const int8_t* sums = reinterpret_cast<const int8_t*>(W::sub16 ? x.sum16 : x.sum32);
-  I m = set32(0);
-  for (int i = 0; i < W::n_min; i++) m = madd16(m, s.min[i], activations(sums, i));
-  if constexpr (W::bits == 8) return mul(to_float(sub(sum, shr<-7>(m))), s.d);  // kByteOffset = 128
-  return fnma(to_float(m), s.dmin, mul(to_float(sum), s.d));
-}
-
+// 32 k of T tokens: sum[t] += d x (scaled integer product)
 template <Format f, int T, int S>
-SIMD_INLINE void step_256(I* sum, const uint8_t* p, int chunk, const typename Weights<f>::High& high,
-                          const BlockScales& s, const ActK* x) {
+SIMD_INLINE void step_256(F* sum, const uint8_t* p, int chunk, const typename Weights<f>::High& high,
+                          const BlockScales& s, const Act32* x) {
   using W = Weights<f>;
+  static constexpr int32_t no_start[2] = {0, 0};
   I w[8];
   W::template codes<S>(p, high, w);
-  const int k = W::first_k(chunk, S);
+  const int j = chunk * W::steps + S;
   for (int t = 0; t < T; t++) {
-    if constexpr (!W::sub16) {
-      sum[t] = scaled_dot<W::bits>(sum[t], w, x[t].q + k, s.scale[chunk * W::steps + S]);
-    } else {
-      const I* scale = s.scale + 2 * (chunk * W::steps + S);
-      const int32_t a = W::zero32 ? x[t].start16[k / 16] : 0, b = W::zero32 ? x[t].start16[(k + W::second) / 16] : 0;
-      sum[t] = scaled_dots<W::bits>(sum[t], a, b, w, x[t].q + k, x[t].q + k + W::second, scale[0], scale[1]);
-    }
+    const Act32& a = x[j * T + t];
+    I v;
+    if constexpr (W::sub16)
+      v = scaled_dots<W::bits>(W::zero32 ? a.start16 : no_start, w, a.q, s.scale[2 * j], s.scale[2 * j + 1]);
+    else
+      v = scaled_dot<W::bits>(zero_start<W::zero>(a), w, a.q, s.scale[j]);
+    sum[t] = fma(to_float(v), setf(a.d), sum[t]);
   }
 }
 
@@ -113,18 +104,18 @@ void tile_256(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, 
   static constexpr PanelLayout L = panel_layout(f);
   constexpr int kChunkLines = (L.words + W::chunks - 1) / W::chunks;  // prefetched with each chunk
   const uint8_t *head = nullptr, *p = panel;
-  const ActK* x = reinterpret_cast<const ActK*>(act);
+  const Act32* x = reinterpret_cast<const Act32*>(act);
   F acc[kHalves][T];
   for (auto& half : acc)
     for (auto& v : half) v = setf(0);
-  for (int64_t b = 0; b < cols / 256; b++, x += T, p += L.words * kLineBytes) {
+  for (int64_t b = 0; b < cols / 256; b++, x += 8 * T, p += L.words * kLineBytes) {
     head = head_of<f>(b, p, head);
     for (int h = 0; h < kHalves; h++) {
       const uint8_t* rows = p + h * kHalfBytes;
       BlockScales s;
       W::scales(rows, head + h * kLanes * L.odd_bytes, s);
-      I sum[T];
-      for (auto& v : sum) v = set32(0);
+      F sum[T];
+      for (auto& v : sum) v = setf(0);
       typename W::High high(rows);
       const uint8_t* pc = rows + W::codes_at * kLineBytes;
 #pragma GCC unroll 1
@@ -138,7 +129,14 @@ void tile_256(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, 
         }
         high.next();
       }
-      for (int t = 0; t < T; t++) acc[h][t] = fma(block_value<f>(sum[t], s, x[t]), setf(x[t].d), acc[h][t]);
+      for (int t = 0; t < T; t++) {
+        acc[h][t] = fma(sum[t], s.d, acc[h][t]);
+        if constexpr (W::has_min) {
+          F m = setf(0);
+          for (int j = 0; j < 8; j++) m = W::min_term(s.min[j], x[j * T + t], m);
+          acc[h][t] = fnma(m, s.dmin, acc[h][t]);
+        }
+      }
     }
   }
   for (int h = 0; h < kHalves; h++)
@@ -182,7 +180,7 @@ constexpr Tile tile_of() {
     return nullptr;
   else if constexpr (kind == Activation::f32)
     return &tile_float<f, T>;
-  else if constexpr (kind == Activation::q8)
+  else if constexpr (info(f).block_weights == 32)
     return &tile_32<f, T>;
   else
     return &tile_256<f, T>;

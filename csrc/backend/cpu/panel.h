@@ -30,13 +30,11 @@ struct PanelLayout {
 };
 
 namespace detail {
-// Q6_K: scales first, then for each 64 k four words of upper bits and the eight words of nibbles they belong to.
+// Q6_K: scales first, then for each 128 k the eight words of upper bits and the sixteen of nibbles.
 constexpr int q6_k_word(int line) {
   if (line < 4) return 48 + line;
-  const int chunk = (line - 4) / 12, i = (line - 4) % 12;
-  const int half = chunk / 2, first = chunk % 2 * 4;
-  if (i < 4) return 32 + half * 8 + first + i;
-  return half * 16 + (i - 4) / 4 * 8 + first + i % 4;
+  const int half = (line - 4) / 24, i = (line - 4) % 24;
+  return i < 8 ? 32 + half * 8 + i : half * 16 + i - 8;
 }
 }  // namespace detail
 

@@ -22,8 +22,7 @@ constexpr KernelTable make_table(const char* level, const ElementwiseKernels* el
 #include "quant/formats.def"
 #undef FORMAT
           },
-          {activation_kernels<Activation::f32>(), activation_kernels<Activation::q8>(),
-           activation_kernels<Activation::q8k>()},
+          {activation_kernels<Activation::f32>(), activation_kernels<Activation::q8>()},
           elementwise,
           attention};
 }

@@ -35,18 +35,17 @@ SIMD_INLINE I dot(I start, const I* w, const int8_t* x) {
   chains(start, b, w, x, x + 16);
   return add(start, b);
 }
-// acc + scale * product of 32 weights
+// scale * (start + product of 32 weights)
 template <int BITS>
-SIMD_INLINE I scaled_dot(I acc, const I* w, const int8_t* x, I scale) {
-  return add(acc, mul(dot<BITS>(set32(0), w, x), scale));
+SIMD_INLINE I scaled_dot(I start, const I* w, const int8_t* x, I scale) {
+  return mul(dot<BITS>(start, w, x), scale);
 }
-// acc + scale a * (start a + product of w[0..3] and xa) + the same for w[4..7] and xb
+// scale a * (start a + product of the first 16 weights) + the same for the others
 template <int BITS>
-SIMD_INLINE I scaled_dots(I acc, int32_t start_a, int32_t start_b, const I* w, const int8_t* xa, const int8_t* xb,
-                          I scale_a, I scale_b) {
-  I a = set32(start_a), b = set32(start_b);
-  chains(a, b, w, xa, xb);
-  return add(acc, add(mul(a, scale_a), mul(b, scale_b)));
+SIMD_INLINE I scaled_dots(const int32_t* start, const I* w, const int8_t* x, I scale_a, I scale_b) {
+  I a = set32(start[0]), b = set32(start[1]);
+  chains(a, b, w, x, x + 16);
+  return add(mul(a, scale_a), mul(b, scale_b));
 }
 
 #else
@@ -70,7 +69,7 @@ SIMD_INLINE I sum(const I* w, const int8_t* x, int i) {
     return add16(sum<N / 2>(w, x, i), sum<N / 2>(w, x, i + N / 2));
 }
 template <int BITS>
-SIMD_INLINE I scaled_dot(I acc, const I* w, const int8_t* x, I scale) {
+SIMD_INLINE I scaled_dot(I acc, const I* w, const int8_t* x, I scale) {  // acc + scale * product: start 0 or scale 1
   if constexpr (BITS == 8) {  // |w| and x with w's sign: exact for -128 too, 2 * 128 * 127 fits
     for (int i = 0; i < 8; i++) acc = madd16(acc, madd8(abs8(w[i]), sign8(activations(x, i), w[i])), scale);
     return acc;
@@ -86,16 +85,15 @@ SIMD_INLINE I dot(I start, const I* w, const int8_t* x) {
   return scaled_dot<BITS>(start, w, x, set16(1));
 }
 template <int BITS>
-SIMD_INLINE I scaled_half(I acc, int32_t start, const I* w, const int8_t* x, I scale) {
-  acc = madd16(acc, set32(start), scale);
+SIMD_INLINE I scaled_half(int32_t start, const I* w, const int8_t* x, I scale) {
+  const I acc = madd16(set32(0), set32(start), scale);
   if constexpr (BITS == 2) return madd16(acc, sum<4>(w, x, 0), scale);
   static_assert(BITS == 2 || BITS == 6);
   return madd16(madd16(acc, sum<2>(w, x, 0), scale), sum<2>(w, x, 2), scale);
 }
 template <int BITS>
-SIMD_INLINE I scaled_dots(I acc, int32_t start_a, int32_t start_b, const I* w, const int8_t* xa, const int8_t* xb,
-                          I scale_a, I scale_b) {
-  return add(scaled_half<BITS>(acc, start_a, w, xa, scale_a), scaled_half<BITS>(set32(0), start_b, w + 4, xb, scale_b));
+SIMD_INLINE I scaled_dots(const int32_t* start, const I* w, const int8_t* x, I scale_a, I scale_b) {
+  return add(scaled_half<BITS>(start[0], w, x, scale_a), scaled_half<BITS>(start[1], w + 4, x + 16, scale_b));
 }
 
 #endif
