@@ -9,6 +9,12 @@
 #include "backend/cpu/formats.inl.h"
 #include "backend/cpu/kernels.h"
 
+#if defined(__clang__)
+#define SIMD_ROLLED _Pragma("nounroll")
+#else
+#define SIMD_ROLLED _Pragma("GCC unroll 1")
+#endif
+
 namespace pllm::cpu {
 namespace {
 
@@ -118,8 +124,8 @@ void tile_256(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, 
       for (auto& v : sum) v = setf(0);
       typename W::High high(rows);
       const uint8_t* pc = rows + W::codes_at * kLineBytes;
-#pragma GCC unroll 1
-      for (int c = 0; c < W::chunks; c++, pc += W::chunk_lines * kLineBytes) {  // rolled: the prefetcher insists
+      SIMD_ROLLED
+      for (int c = 0; c < W::chunks; c++, pc += W::chunk_lines * kLineBytes) {  // the prefetcher insists
         if (h == 0) prefetch_lines(p + c * kChunkLines * kLineBytes, kChunkLines);
         step_256<f, T, 0>(sum, pc, c, high, s, x);
         step_256<f, T, 1>(sum, pc, c, high, s, x);

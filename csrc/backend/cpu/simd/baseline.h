@@ -6,9 +6,6 @@
 #include <cstring>
 
 #define SIMD_INLINE static inline __attribute__((always_inline))
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wpsabi"  // 64-byte vectors never cross a call: every word is inlined
-#endif
 
 #ifndef SIMD_BYTES
 #define SIMD_BYTES 64  // of a register; the compiler splits it into what the CPU has
