@@ -1,7 +1,7 @@
 """Build the extension `pyllamacpp._core`: a thin `build_ext` that drives CMake and Ninja.
 
-Everything about the native code (sources, flags, instruction sets) is in csrc/CMakeLists.txt. Ninja tracks headers, so
-an edited kernel is always recompiled and relinked; nothing is cached beside it.
+Everything about the native code (sources, flags, instruction sets) is in csrc/CMakeLists.txt. Ninja tracks headers,
+so an edited kernel is always recompiled and relinked; nothing is cached beside it.
 """
 
 import os
@@ -22,7 +22,9 @@ def build_tool(name: str) -> str:
     beside = Path(sys.executable).with_name(name)
     found = shutil.which(name) or (str(beside) if beside.exists() else None)
     if found is None:
-        raise RuntimeError(f"{name} not found; with --no-build-isolation run: pip install cmake ninja pybind11")
+        raise RuntimeError(
+            f"{name} not found; with --no-build-isolation run: pip install cmake ninja pybind11"
+        )
     return found
 
 
@@ -43,7 +45,9 @@ class CMakeBuild(build_ext):
         ]  # fmt: skip
         subprocess.run(configure, check=True)
         jobs = str(self.parallel or os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or os.cpu_count() or 1)
-        subprocess.run([build_tool("cmake"), "--build", str(build_dir), "--target", "_core", "-j", jobs], check=True)
+        subprocess.run(
+            [build_tool("cmake"), "--build", str(build_dir), "--target", "_core", "-j", jobs], check=True
+        )
 
 
 setup(ext_modules=[Extension("pyllamacpp._core", sources=[])], cmdclass={"build_ext": CMakeBuild})

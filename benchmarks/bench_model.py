@@ -3,8 +3,8 @@
 
     bench_model.py MODEL.gguf [-p 512] [-n 64] [-d 0,4096] [-t THREADS] [-r 3] [--isa LEVEL]
 
-Prints JSON: tokens per second at each depth (tokens already in the context). To compare with another engine, alternate
-runs of both on the quiet machine and take medians: one figure alone says little.
+Prints JSON: tokens per second at each depth (tokens already in the context). To compare with another engine,
+alternate runs of both on the quiet machine and take medians: one figure alone says little.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from pyllamacpp import _core
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model")
     parser.add_argument("-p", type=int, default=512, help="tokens of a prefill, 0 to skip")
     parser.add_argument("-n", type=int, default=64, help="decoded tokens, 0 to skip")

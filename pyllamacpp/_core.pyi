@@ -162,6 +162,7 @@ class Panels:
 
     def __init__(self, level: str, format: str, raw: npt.NDArray[np.uint8]) -> None: ...
     def matmul(self, x: _Float32) -> _Float32: ...  # (n, cols) -> (n, rows)
+    def residual(self, x: _Float32) -> _Float32: ...  # what rounding takes off x (n, cols)
     def unpack(self) -> npt.NDArray[np.uint8]: ...  # (rows, row bytes)
     def read(self) -> int: ...  # reads it all and computes next to nothing: the limit to compare with
     @property
@@ -169,7 +170,6 @@ class Panels:
 
 def matmul_oracle(format: str, raw: npt.NDArray[np.uint8], x: _Float32) -> _Float32: ...
 def cpu_info_at(root: str, cpus: list[int]) -> MachineInfo: ...  # as <root>/proc and <root>/sys tell
-def float_levels() -> list[str]: ...  # of elementwise and attention kernels
 def elementwise(
     level: str,
     op: str,

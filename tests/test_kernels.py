@@ -113,6 +113,27 @@ def test_close_to_the_float_product(name: str) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_residual_as_a_second_token_brings_16_bits(level: str, name: str) -> None:
+    rng = np.random.default_rng(6)
+    raw = random_blocks(name, 16, columns(name, 4), rng)
+    panels = _core.Panels(level, name, raw)
+    x = tokens(5, columns(name, 4), rng)
+    rest = panels.residual(x)
+    if block_weights(name) == 1:
+        assert not rest.any()
+        return
+    block = np.abs(x).reshape(5, -1, 32).max(axis=2, keepdims=True)
+    assert np.all(np.abs(rest).reshape(5, -1, 32) <= block / 127 * 0.5001)
+    weights = _core.decode(name, raw).reshape(16, -1).astype(np.float64)
+    size = np.abs(x.astype(np.float64)) @ np.abs(weights).T
+    coarse = panels.matmul(x) - x.astype(np.float64) @ weights.T
+    fine = coarse + panels.matmul(rest)
+    assert np.all(np.abs(fine) <= 1e-4 * size)
+    assert np.abs(fine).max() < np.abs(coarse).max() / 50
+
+
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 3e38, 1e-38, 1e-44, 0.0])
 def test_odd_activations_stay_in_their_row(level: str, value: float) -> None:
     rng = np.random.default_rng(7)

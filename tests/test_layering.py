@@ -1,5 +1,5 @@
-"""Who may include or import whom (CONTRIBUTING.md), where intrinsics, OS branches and architecture names may stand, and
-how large a file or function may be. Reads the sources only."""
+"""Who may include or import whom (CONTRIBUTING.md), where intrinsics, OS branches and architecture names may stand,
+and how large a file or function may be. Reads the sources only."""
 
 from __future__ import annotations
 
@@ -80,9 +80,13 @@ def test_special_code_stays_in_its_room(path: Path) -> None:
     if not name.startswith("backend/cpu/simd/"):
         assert not re.search(r"\b_mm\d*_|immintrin\.h|arm_neon\.h", text), f"intrinsics in {name}"
     if not name.startswith("base/"):
-        assert not re.search(r"^#\s*(if|ifdef|elif).*(_WIN32|__APPLE__|__linux__)", text, re.M), f"OS #if in {name}"
+        assert not re.search(r"^#\s*(if|ifdef|elif).*(_WIN32|__APPLE__|__linux__)", text, re.M), (
+            f"OS #if in {name}"
+        )
     if name != "model/arch.cpp":
-        assert not re.search(r'"(llama|qwen\d?|gemma\d?|phi\d?|mistral|falcon)"', text), f"architecture name in {name}"
+        assert not re.search(r'"(llama|qwen\d?|gemma\d?|phi\d?|mistral|falcon)"', text), (
+            f"architecture name in {name}"
+        )
 
 
 def test_python_imports_follow_the_layers() -> None:
@@ -90,7 +94,9 @@ def test_python_imports_follow_the_layers() -> None:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for name in imports(path):
             assert not name.startswith("torch"), f"{relative(path)} imports torch"
-            if module.startswith(("pyllamacpp.text", "pyllamacpp.hub", "pyllamacpp.params", "pyllamacpp.errors")):
+            if module.startswith(
+                ("pyllamacpp.text", "pyllamacpp.hub", "pyllamacpp.params", "pyllamacpp.errors")
+            ):
                 assert not name.startswith(("pyllamacpp.llama", "pyllamacpp.cli", "pyllamacpp.server")), (
                     f"{relative(path)} imports {name}"
                 )

@@ -80,7 +80,8 @@ class Backend {
   // Over groups of w.cols columns (a head, or the whole row); w may be null (whole row), b too. y may be x.
   virtual void norm(Mat y, Mat x, NormKind kind, const Weight* w, const Weight* b, float eps) = 0;
   virtual void matmul(Mat x, std::span<const Product> products) = 0;
-  // The same with activations rounded to 16 bits instead of 8: for few rows whose errors count, at twice the arithmetic.
+  // The same with activations rounded to 16 bits instead of 8: for few rows whose errors count, at twice the
+  // arithmetic.
   virtual void matmul_fine(Mat x, const Product& product) = 0;
   virtual void rope(Mat x, int head_dim, RopeStyle style, const RopeTable& table) = 0;
   virtual void store_kv(const AttentionShape& shape, Mat k, Mat v, std::span<const SequenceRows> sequences) = 0;

@@ -27,8 +27,6 @@ inline uint16_t float_to_half(float f) {
   return uint16_t(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000u));
 }
 
-inline float bf16_to_float(uint16_t b) {
-  return std::bit_cast<float>(uint32_t(b) << 16);
-}
+inline float bf16_to_float(uint16_t b) { return std::bit_cast<float>(uint32_t(b) << 16); }
 
 }  // namespace pllm
