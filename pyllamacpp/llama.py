@@ -264,7 +264,7 @@ class Llama:
 
     @n_tokens.setter
     def n_tokens(self, n: int) -> None:
-        with self._turn:
+        with self._turn.lock(), self._turn:
             self._context.truncate(n)
 
     def reset(self) -> None:
@@ -274,13 +274,13 @@ class Llama:
     def eval(self, tokens: Iterable[int]) -> None:
         """Run tokens after those already held. Error: ContextOverflowError, before anything is evaluated."""
         ids = self._ids(tokens)
-        with self._turn:
+        with self._turn.lock(), self._turn:
             self._context.eval(ids)
 
     @property
     def scores(self) -> Logits:
         """Logits, read-only float32: (n_tokens, n_vocab) with logits_all=True, else the last row alone."""
-        with self._own_turn():
+        with self._reading():
             return self._context.all_rows()
 
     @property
@@ -295,9 +295,9 @@ class Llama:
         result: list[list[float]] = self.scores.tolist()
         return result
 
-    def _own_turn(self) -> contextlib.AbstractContextManager[None]:
+    def _reading(self) -> contextlib.AbstractContextManager[Any]:
         """For reading: also between two pieces of the calling thread's own stream."""
-        return contextlib.nullcontext() if self._turn.mine() else self._turn
+        return contextlib.nullcontext() if self._turn.mine() else self._turn.lock()
 
     def set_seed(self, seed: int | None) -> None:
         """The seed of requests that bring none; None or -1: a random one each time."""
@@ -334,7 +334,7 @@ class Llama:
         )  # fmt: skip
         processors = callables("logits_processor", logits_processor)
         sampler = make_sampler(self._context.n_vocab, params, self._seed(params))
-        with self._turn:
+        with self._turn.lock(), self._turn:
             context = self._context
             row, tokens = context.last_row(), context.tokens[: context.n_tokens]
             return sampler.sample(process(processors, tokens, row), tokens, len(tokens))[0]
@@ -372,7 +372,7 @@ class Llama:
             raise ParameterError("the prompt is empty", "Give at least one token.")
 
         def run() -> Generator[int, Sequence[int] | None, None]:
-            with self._turn:
+            with self._turn.lock(), self._turn:
                 context = self._context
                 context.eval(prompt[context.resume(prompt) :] if reset else prompt)
                 sampler = make_sampler(context.n_vocab, params, seed)
@@ -381,7 +381,10 @@ class Llama:
                 sent: Sequence[int] | None = None
                 with contextlib.suppress(StopIteration):
                     while True:
-                        sent = yield loop.send(sent)[0]
+                        token = loop.send(sent)[0]
+                        self._turn.pause()
+                        sent = yield token
+                        self._turn.resume()
 
         return run()
 
@@ -513,7 +516,7 @@ class Llama:
 
     def close(self) -> None:
         """Give the memory back; later calls are errors. A request of another thread is waited for."""
-        with self._own_turn():
+        with self._reading():
             if self._context_or_none is not None:
                 self._context_or_none.close()
             self._context_or_none = self._tokenizer_or_none = self._template = self._model_or_none = None
