@@ -478,8 +478,6 @@ class Llama:
         tokenizer = self._tokenizer
         if self._template is None:
             raise missing_template()
-        if isinstance(messages, str) or not all(isinstance(message, Mapping) for message in messages):
-            raise ParameterError('messages must be a list of {"role": ..., "content": ...}')
         ids = self._ids(self._template.encode(tokenizer, messages))
         processors = callables("logits_processor", logits_processor)
         request = Request(ids, params, self._seed(params), processors=processors)
