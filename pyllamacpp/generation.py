@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -117,9 +117,9 @@ class Context:
 
     def truncate(self, n_tokens: int) -> None:
         """Keep the first n_tokens."""
-        if not 0 <= n_tokens <= self.n_tokens:
+        if not isinstance(n_tokens, SupportsIndex) or not 0 <= n_tokens.__index__() <= self.n_tokens:
             raise ParameterError(
-                f"n_tokens must be between 0 and the {self.n_tokens} tokens held, not {n_tokens}"
+                f"n_tokens must be between 0 and the {self.n_tokens} tokens held, not {n_tokens!r}"
             )
         self._rows_end = min(self._rows_end, n_tokens) if self._keep_all else 0
         self.session.truncate(n_tokens)

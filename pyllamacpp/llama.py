@@ -213,8 +213,8 @@ class Llama:
         return _id_or_minus_one(self._tokenizer.eos_id)
 
     def token_nl(self) -> int:
-        """The token of the line break."""
-        return self._tokenizer.encode("\n", special=False)[-1]
+        """The token of the line break; -1 where the vocabulary has none."""
+        return _id_or_minus_one(next(reversed(self._tokenizer.encode("\n", special=False)), None))
 
     @property
     def chat_template(self) -> ChatTemplate | None:
@@ -238,15 +238,24 @@ class Llama:
     def detokenize(
         self, tokens: Iterable[int], prev_tokens: Sequence[int] | None = None, special: bool = False
     ) -> bytes:
-        """Bytes of the tokens, as they follow prev_tokens. special: control tokens are spelled out."""
-        return self._tokenizer.decode_bytes(
-            self._ids(tokens).tolist(), special=special, first=not prev_tokens
-        )
+        """Bytes of the tokens, as they follow prev_tokens. special: control tokens are spelled out.
+
+        The space that SentencePiece writes before a text is dropped after BOS, where a text surely begins:
+        token by token, no space is lost.
+        """
+        ids = self._ids(tokens).tolist()
+        begins = (prev_tokens is None or len(prev_tokens) == 0) and ids[:1] == [self._tokenizer.bos_id]
+        return self._tokenizer.decode_bytes(ids, special=special, first=begins)
 
     def _ids(self, tokens: Iterable[int]) -> Tokens:
         """(n) int32, every id inside the vocabulary."""
-        ids = np.asarray(tokens if isinstance(tokens, np.ndarray) else list(tokens))
-        if ids.size == 0:
+        if isinstance(tokens, (str, bytes, bytearray, Mapping)) or not isinstance(tokens, Iterable):
+            raise ParameterError(f"tokens must be a list of integers, not {type(tokens).__name__}")
+        try:
+            ids = np.asarray(tokens if isinstance(tokens, np.ndarray) else list(tokens))
+        except ValueError:  # lists of different lengths
+            ids = np.empty((0, 0))
+        if ids.ndim == 1 and ids.size == 0:
             return np.empty(0, np.int32)
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise ParameterError("tokens must be a flat list of integers")
@@ -441,7 +450,7 @@ class Llama:
 
     def create_chat_completion(
         self,
-        messages: Sequence[Mapping[str, Any]],
+        messages: Iterable[Mapping[str, Any]],
         *,
         temperature: float = CHAT_DEFAULTS["temperature"],
         top_p: float = 0.95,
@@ -485,6 +494,11 @@ class Llama:
         return self._serve(request, shape, stream=stream)
 
     def _prompt(self, prompt: str | Sequence[int]) -> Tokens:
+        if isinstance(prompt, (bytes, bytearray)) or not isinstance(prompt, Iterable):
+            raise ParameterError(
+                f"the prompt must be a str or a list of tokens, not {type(prompt).__name__}",
+                "Decode bytes, or call tokenize(...) on them.",
+            )
         if not isinstance(prompt, str):
             ids = self._ids(prompt)
             if not len(ids):
@@ -544,7 +558,7 @@ def _progress(verbose: bool) -> bool | None:
 
 
 def _locate(model_path: str | os.PathLike[str], verbose: bool) -> str:
-    path = os.fspath(model_path)
+    path = os.fspath(model_path) if isinstance(model_path, os.PathLike) else model_path
     if not isinstance(path, str):
         raise ParameterError(f"model_path must be a str or a path, not {type(model_path).__name__}")
     if os.path.isfile(path):

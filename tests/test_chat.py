@@ -261,9 +261,12 @@ def test_a_user_never_has_part_in_a_control_token(source: str, messages: list[di
 
 def test_templates_write_control_tokens_with_roles() -> None:
     ids = ChatTemplate("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}").encode(
-        tokenizer(controls=("<s>", "<|user|>", "<|critic|>")), [user("user"), {"role": "critic", "content": ""}]
+        tokenizer(controls=("<s>", "<|user|>", "<|critic|>")),
+        [user("user"), {"role": "critic", "content": ""}],
     )
-    assert ids[0] == 257 and 258 not in ids and ids.count(257) == 1  # a role the template does not name is text
+    assert (
+        ids[0] == 257 and 258 not in ids and ids.count(257) == 1
+    )  # a role the template does not name is text
     named = "{% for m in messages %}{{ m.role == 'critic' }}<|{{ m.role }}|>{% endfor %}"
     ids = ChatTemplate(named).encode(
         tokenizer(controls=("<s>", "<|user|>", "<|critic|>")), [{"role": "critic", "content": ""}]

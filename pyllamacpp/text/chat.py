@@ -101,7 +101,7 @@ class ChatTemplate:
 
     def render(
         self,
-        messages: Sequence[Mapping[str, Any]],
+        messages: Iterable[Mapping[str, Any]],
         *,
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
@@ -123,7 +123,7 @@ class ChatTemplate:
     def encode(
         self,
         tokenizer: Tokenizer,
-        messages: Sequence[Mapping[str, Any]],
+        messages: Iterable[Mapping[str, Any]],
         *,
         special_in_content: bool = False,
         **render_kwargs: Any,
@@ -224,9 +224,9 @@ class _Marker:
         self._mark = next(free)
         # A control token of one character cannot be broken: another mark stands in for it.
         single = [text for text in controls.single if any(text in string for string in strings)]
-        stand_in = dict(zip(single, free, strict=False))
-        self._stand_in = str.maketrans(stand_in)
-        self._restored = {self._mark: "", **{mark: text for text, mark in stand_in.items()}}
+        marks = "".join(mark for mark, _ in zip(free, single, strict=False))
+        self._stand_in = str.maketrans("".join(single), marks)
+        self._restored = str.maketrans(marks, "".join(single), self._mark)
 
     def mark(self, value: Any) -> Any:
         """A copy of `value` with every string in it marked, keys included."""
@@ -241,12 +241,12 @@ class _Marker:
     def unescape(self, text: str) -> str:
         """Marks that a template's `tojson(ensure_ascii=True)` has escaped, as characters again."""
         for mark in self._restored:
-            text = text.replace(f"\\u{ord(mark):04x}", mark)
+            text = text.replace(f"\\u{mark:04x}", chr(mark))
         return text
 
     def unmark(self, text: str) -> str:
         """`text` as the user wrote it."""
-        return text.translate(str.maketrans(self._restored))
+        return text.translate(self._restored)
 
     def _mark_text(self, text: str) -> str:
         marked = text.translate(self._stand_in) if self._stand_in else text
