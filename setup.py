@@ -1,7 +1,7 @@
 """Build the extension `pyllamacpp._core`: a thin `build_ext` that drives CMake and Ninja.
 
-Everything about the native code (sources, flags, instruction sets) is in csrc/CMakeLists.txt. Ninja tracks headers,
-so an edited kernel is always recompiled and relinked; nothing is cached beside it.
+Everything about the native code (sources, flags, instruction sets) is in csrc/CMakeLists.txt. Ninja tracks
+headers, so an edited kernel is always recompiled and relinked; nothing is cached beside it.
 """
 
 import os
