@@ -1,5 +1,5 @@
-"""Who may include or import whom (CONTRIBUTING.md), where intrinsics, OS branches and architecture names may stand,
-and how large a file or function may be. Reads the sources only."""
+"""Who may include or import whom (CONTRIBUTING.md), where intrinsics, OS branches and architecture names may
+stand, and how large a file or function may be. Reads the sources only."""
 
 from __future__ import annotations
 
