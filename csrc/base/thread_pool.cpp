@@ -1,6 +1,12 @@
 #include "base/thread_pool.h"
 
 #include <chrono>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/fork.h"
 
 namespace pllm {
 namespace {
@@ -41,16 +47,43 @@ struct ThreadPool::Shared {
   void* fn = nullptr;
 };
 
-ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads < 1 ? 1 : n_threads), shared_(new Shared) {
-  shared_->ranges = std::make_unique<Shared::Range[]>(size_t(n_threads_));
-  for (int i = 1; i < n_threads_; i++) threads_.emplace_back([this, i] { helper(i); });
-}
+ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads < 1 ? 1 : n_threads) { start(); }
 
 ThreadPool::~ThreadPool() {
+  if (fork_count_ == fork_count())
+    stop();
+  else
+    abandon();
+}
+
+void ThreadPool::start() {
+  fork_count_ = fork_count();
+  shared_ = std::make_unique<Shared>();
+  shared_->ranges = std::make_unique<Shared::Range[]>(size_t(n_threads_));
+  try {
+    for (int i = 1; i < n_threads_; i++) threads_.emplace_back([this, i] { helper(i); });
+  } catch (const std::system_error& error) {
+    stop();
+    throw Error(ErrorKind::out_of_memory,
+                "the system refused to start " + std::to_string(n_threads_) + " threads: " + error.what(),
+                "Ask for fewer threads (n_threads, -t), or raise the limit on memory or processes.");
+  }
+}
+
+void ThreadPool::stop() noexcept {
   shared_->stop = true;
   shared_->generation.fetch_add(1);
   shared_->generation.notify_all();
   for (auto& t : threads_) t.join();
+  threads_.clear();
+}
+
+// In a forked child the threads do not exist, and their handles may by now be those of others: neither joined nor
+// detached, nor is what they may have held in the middle of touched again.
+void ThreadPool::abandon() noexcept {
+  (void)new std::vector<std::thread>(std::move(threads_));
+  (void)shared_.release();
+  threads_.clear();
 }
 
 void ThreadPool::take_items(int thread, uint64_t generation) {
@@ -94,6 +127,10 @@ void ThreadPool::run_erased(int n_items, Call call, void* fn) {
   if (n_threads_ == 1 || n_items <= 1) {
     for (int i = 0; i < n_items; i++) call(fn, 0, i);
     return;
+  }
+  if (fork_count_ != fork_count()) {
+    abandon();
+    start();
   }
   Shared& s = *shared_;
   s.call = call;

@@ -13,6 +13,7 @@ constexpr Arch kArchs[] = {
     {.name = "qwen3"},
     {.name = "gemma3",
      .activation = ActivationFn::gelu_tanh,
+     .sliding_window = true,
      .derive =
          [](Hparams& h) {
            if (!h.embed_scale) h.embed_scale = std::sqrt(float(h.n_embd));

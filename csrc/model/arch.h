@@ -17,6 +17,10 @@ struct Arch {
   RopeStyle rope = RopeStyle::half_split;
   NormKind norm = NormKind::rms;
   ActivationFn activation = ActivationFn::silu;
+  // Whether attention.sliding_window is obeyed. Some converters write the key for models whose window is off or was never
+  // used in practice (Mistral 7B v0.1, Qwen2); llama.cpp ignores it for those architectures, and so do we: the same
+  // file gives the same tokens.
+  bool sliding_window = false;
   void (*derive)(Hparams&) = nullptr;  // values computed from other values; fills only what the metadata left open
 };
 
