@@ -118,11 +118,9 @@ void read_windows(const Keys& keys, Hparams& h) {
     h.window_period = keys.integer("attention.sliding_window_pattern", 0, 1 << 20).value_or(0);
     h.local_layers.clear();
   }
-  if (!h.local_layers.empty() && h.local_layers.size() != size_t(h.n_layer)) {
-    throw Error(ErrorKind::bad_file, "metadata key " + keys.full("attention.sliding_window_pattern") + " has " +
-                                         std::to_string(h.local_layers.size()) + " entries for " +
-                                         std::to_string(h.n_layer) + " layers");
-  }
+  require(h.local_layers.empty() || h.local_layers.size() == size_t(h.n_layer),
+          "metadata key " + keys.full("attention.sliding_window_pattern") + " has " +
+              std::to_string(h.local_layers.size()) + " entries for " + std::to_string(h.n_layer) + " layers");
 }
 
 void read_attention(const Keys& keys, Hparams& h) {
@@ -130,7 +128,7 @@ void read_attention(const Keys& keys, Hparams& h) {
   h.n_head_kv = keys.integer("attention.head_count_kv", 1, 1 << 16).value_or(h.n_head);
   h.head_dim_k = keys.integer("attention.key_length", 1, 1 << 16).value_or(h.n_embd / h.n_head);
   h.head_dim_v = keys.integer("attention.value_length", 1, 1 << 16).value_or(h.head_dim_k);
-  h.n_rot = keys.integer("rope.dimension_count", 0, 1 << 16).value_or(h.head_dim_k);
+  h.n_rot = keys.integer("rope.dimension_count", 1, 1 << 16).value_or(h.head_dim_k);
   require(h.n_head % h.n_head_kv == 0, std::to_string(h.n_head) + " attention heads cannot share " +
                                            std::to_string(h.n_head_kv) + " key/value heads evenly");
   require(h.n_rot % 2 == 0 && h.n_rot <= h.head_dim_k,

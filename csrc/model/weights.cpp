@@ -20,7 +20,12 @@ class Loader {
   Loader(const gguf::File& file, Backend& backend) : file_(file), backend_(backend) {}
 
   WeightPtr require(const std::string& name, int64_t rows, int64_t cols, WeightUse use) {
-    if (WeightPtr w = optional(name, rows, cols, use)) return w;
+    need(name);
+    return optional(name, rows, cols, use);
+  }
+
+  void need(const std::string& name) const {
+    if (file_.tensor(name)) return;
     throw Error(ErrorKind::missing_tensor, "tensor " + name + " is missing from " + file_.path(),
                 "The file itself is whole: it was made without this tensor. Get another copy or convert it again.");
   }
@@ -56,7 +61,8 @@ class Loader {
     if (t->shape[0] != n || t->shape[1] != 1 || t->format != Format::F32) {
       throw Error(ErrorKind::bad_shape, "tensor rope_freqs.weight: expected " + std::to_string(n) +
                                             " F32 values, the file has " + std::to_string(t->shape[0]) + " of " +
-                                            std::string(t->type_name));
+                                            std::string(t->type_name),
+                  "The file is corrupt or made by a broken converter.");
     }
     std::vector<float> factors(static_cast<size_t>(n));
     std::memcpy(factors.data(), t->data, factors.size() * sizeof(float));
@@ -90,7 +96,7 @@ class Loader {
   std::unordered_set<std::string_view> used_;
 };
 
-Layer load_layer(Loader& in, const Hparams& h, int il) {
+Layer load_layer(Loader& in, const Arch& arch, const Hparams& h, int il) {
   const std::string p = "blk." + std::to_string(il) + ".";
   const int64_t q = int64_t(h.n_head) * h.head_dim_k, k = int64_t(h.n_head_kv) * h.head_dim_k;
   const int64_t v = int64_t(h.n_head_kv) * h.head_dim_v, att = int64_t(h.n_head) * h.head_dim_v;
@@ -100,6 +106,7 @@ Layer load_layer(Loader& in, const Hparams& h, int il) {
   };
   const auto vec = [&](const char* name, int64_t n, bool needed = false) { return in.vector(p + name, n, needed); };
 
+  for (const std::string_view name : arch.needs) in.need(p + std::string(name));
   Layer l;
   l.attn_norm = vec("attn_norm.weight", n_embd, true);
   l.attn_norm_bias = vec("attn_norm.bias", n_embd);
@@ -130,7 +137,7 @@ size_t bytes_of(const WeightPtr& w) { return w ? w->bytes : 0; }
 
 }  // namespace
 
-Weights load_weights(const gguf::File& file, Hparams& h, Backend& backend) {
+Weights load_weights(const gguf::File& file, const Arch& arch, Hparams& h, Backend& backend) {
   if (file.tensors().empty()) {
     throw Error(ErrorKind::unsupported_model, file.path() + " holds a vocabulary without weights",
                 "Open it with vocab_only=True, or take the model's full file.");
@@ -152,7 +159,7 @@ Weights load_weights(const gguf::File& file, Hparams& h, Backend& backend) {
   if (!tied) w.output = in.require("output.weight", h.n_vocab, h.n_embd, WeightUse::product);
   w.output_norm = in.vector("output_norm.weight", h.n_embd, true);
   w.output_norm_bias = in.vector("output_norm.bias", h.n_embd, false);
-  for (int il = 0; il < h.n_layer; il++) w.layers.push_back(load_layer(in, h, il));
+  for (int il = 0; il < h.n_layer; il++) w.layers.push_back(load_layer(in, arch, h, il));
   w.rope_factors = in.rope_factors(h.n_rot / 2);
   in.refuse_unused(h);
   return w;

@@ -177,6 +177,7 @@ void bind_gguf(py::module_& m) {
       .def_property_readonly(
           "metadata",
           [](GgufFile& f) {
+            f.file->check_size();
             if (!f.metadata) f.metadata = metadata_dict(f.file->metadata());
             return *f.metadata;
           },
@@ -184,6 +185,7 @@ void bind_gguf(py::module_& m) {
       .def_property_readonly(
           "tensors",
           [](GgufFile& f) {
+            f.file->check_size();
             if (!f.tensors) {
               py::list infos;
               for (const Tensor& tensor : f.file->tensors()) infos.append(tensor_info(tensor));
