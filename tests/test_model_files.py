@@ -1,4 +1,4 @@
-"""Damaged, wrong and odd model files, loaded whole: a typed error with a hint, or finite logits; never a crash."""
+"""Damaged, wrong and odd model files, loaded whole: a typed error with a hint or finite logits, never a crash."""
 
 from __future__ import annotations
 
@@ -133,7 +133,9 @@ def test_any_value_of_any_key(path: Path, key: str) -> None:
         ({"rope.scaling.type": "longrope"}, UnsupportedModelError, "longrope"),
     ],
 )
-def test_keys_that_decide(path: Path, metadata: dict[str, Any], kind: type[PyllamacppError], word: str) -> None:
+def test_keys_that_decide(
+    path: Path, metadata: dict[str, Any], kind: type[PyllamacppError], word: str
+) -> None:
     tiny.write(path, metadata={f"llama.{key}": value for key, value in metadata.items()})
     refuse(path, kind, word)
 
@@ -241,6 +243,8 @@ def test_context_plans(path: Path) -> None:
 
 def test_a_context_that_cannot_fit(path: Path) -> None:
     huge = {"llama.attention.head_count": 2048, "llama.attention.head_count_kv": 2048}
-    tiny.write(path, metadata={**huge, "llama.attention.key_length": 512, "llama.attention.value_length": 512})
+    tiny.write(
+        path, metadata={**huge, "llama.attention.key_length": 512, "llama.attention.value_length": 512}
+    )
     with pytest.raises(MemoryLimitError, match=r"1000000 tokens needs 8000000 MiB of KV cache.*available"):
         _core.plan_context(_core.GgufFile(path), 1_000_000)

@@ -18,7 +18,9 @@ namespace {
   std::string hint;
   if (error == ENOENT || error == ENOTDIR) hint = "Check the path; nothing with this name exists.";
   if (error == EACCES || error == EPERM) hint = "Your user may not read it: check the permissions (chmod +r, chown).";
-  throw Error(ErrorKind::io, "cannot open '" + path + "': " + std::strerror(error), hint);
+  if (error == ENOMEM) hint = "Close other programs, or raise the limit on memory.";
+  throw Error(error == ENOMEM ? ErrorKind::out_of_memory : ErrorKind::io,
+              "cannot open '" + path + "': " + std::strerror(error), hint);
 }
 
 class FileDescriptor {

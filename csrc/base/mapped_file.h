@@ -13,7 +13,7 @@ namespace pllm {
 
 class MappedFile {
  public:
-  // Error io: no such file, a directory or another non-file, no permission, mapping refused.
+  // Error io: no such file, a directory or another non-file, no permission. Error out_of_memory: mapping refused.
   explicit MappedFile(const std::string& path);
   ~MappedFile();
   MappedFile(MappedFile&& other) noexcept;

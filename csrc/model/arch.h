@@ -19,9 +19,9 @@ struct Arch {
   NormKind norm = NormKind::rms;
   ActivationFn activation = ActivationFn::silu;
   std::span<const std::string_view> needs = {};  // tensors of every layer beyond those that all models have
-  // Whether attention.sliding_window is obeyed. Some converters write the key for models whose window is off or was never
-  // used in practice (Mistral 7B v0.1, Qwen2); llama.cpp ignores it for those architectures, and so do we: the same
-  // file gives the same tokens.
+  // Whether attention.sliding_window is obeyed. Some converters write the key for models whose window is off or was
+  // never used in practice (Mistral 7B v0.1, Qwen2); llama.cpp ignores it for those architectures, and so do we: the
+  // same file gives the same tokens.
   bool sliding_window = false;
   void (*derive)(Hparams&) = nullptr;  // values computed from other values; fills only what the metadata left open
 };

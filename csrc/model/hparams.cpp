@@ -147,7 +147,8 @@ void refuse_variants(const Keys& keys) {
                 "Take a dense model.");
   }
   if (!keys.flag("attention.causal", true)) {
-    throw Error(ErrorKind::unsupported_model, "this model looks ahead (attention.causal is false): it is a text encoder",
+    throw Error(ErrorKind::unsupported_model,
+                "this model looks ahead (attention.causal is false): it is a text encoder",
                 "Take a model that generates text.");
   }
 }

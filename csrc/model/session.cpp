@@ -44,10 +44,10 @@ void Session::check(std::span<const int32_t> tokens) const {
   }
   const int held = sequence_.n_tokens();
   if (tokens.size() > size_t(n_ctx_ - held)) {
-    throw Error(ErrorKind::context_overflow,
-                std::to_string(held + int64_t(tokens.size())) + " tokens do not fit the context of " +
-                    std::to_string(n_ctx_),
-                "Shorten the prompt or open the model with a larger n_ctx (-c).");
+    throw Error(
+        ErrorKind::context_overflow,
+        std::to_string(held + int64_t(tokens.size())) + " tokens do not fit the context of " + std::to_string(n_ctx_),
+        "Shorten the prompt or open the model with a larger n_ctx (-c).");
   }
 }
 

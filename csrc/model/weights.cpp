@@ -59,9 +59,9 @@ class Loader {
     file_.check_size();
     used_.insert(t->name);
     if (t->shape[0] != n || t->shape[1] != 1 || t->format != Format::F32) {
-      throw Error(ErrorKind::bad_shape, "tensor rope_freqs.weight: expected " + std::to_string(n) +
-                                            " F32 values, the file has " + std::to_string(t->shape[0]) + " of " +
-                                            std::string(t->type_name),
+      throw Error(ErrorKind::bad_shape,
+                  "tensor rope_freqs.weight: expected " + std::to_string(n) + " F32 values, the file has " +
+                      std::to_string(t->shape[0]) + " of " + std::string(t->type_name),
                   "The file is corrupt or made by a broken converter.");
     }
     std::vector<float> factors(static_cast<size_t>(n));
