@@ -1,4 +1,4 @@
-"""Damaged, wrong and odd model files, loaded whole: a typed error with a hint or finite logits, never a crash."""
+"""Damaged, wrong and odd model files, loaded whole: an error with a hint or finite logits, never a crash."""
 
 from __future__ import annotations
 

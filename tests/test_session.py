@@ -1,4 +1,4 @@
-"""Sessions in every order, from threads, in forked children, at the interpreter's end and in little memory."""
+"""Sessions in every order, from threads, in forked children, at the interpreter's end, in little memory."""
 
 from __future__ import annotations
 
