@@ -1,4 +1,5 @@
-// A loaded model: numbers, architecture row, weights on a backend. Immutable after loading.
+// A loaded model: numbers, architecture row, weights on a backend. Immutable after loading, but for the backend's
+// scratch memory: it computes for one session at a time.
 #pragma once
 #include <memory>
 

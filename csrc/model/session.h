@@ -1,4 +1,5 @@
-// One sequence: its KV pages and its position.
+// One sequence: its KV pages and its position. Threads that use one session are served in turn, and so are sessions of
+// one model: its backend computes one step at a time.
 #pragma once
 #include <memory>
 #include <span>
@@ -10,8 +11,6 @@
 
 namespace pllm {
 
-// Threads that call one session are served in turn, and so are sessions of one model (its backend computes one step at
-// a time).
 class Session {
  public:
   enum class Logits { none, last, all };
