@@ -400,6 +400,12 @@ def test_disk_space_is_checked_first(alias: bytes, server: FakeHub, monkeypatch:
     assert server.log == []
 
 
+def test_disk_that_fills_while_pip_writes_is_named() -> None:
+    log = "ERROR: Exception:\nTraceback (most recent call last):\n  ...\nOSError: [Errno 28] No space left on device\n"
+    error = hub_pypi._pip_error("m==1", log)
+    assert "No space left on device" in error.args[0] and "Make room" in error.hint
+
+
 def test_unwritable_cache_is_a_typed_error(
     alias: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
