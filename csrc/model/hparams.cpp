@@ -44,6 +44,8 @@ class Keys {
     return float(*v);
   }
 
+  bool flag(const char* key, bool fallback) const { return file_.boolean(full(key)).value_or(fallback); }
+
   std::vector<bool> flags(const char* key) const {
     std::vector<bool> out;
     for (double v : file_.numbers(full(key))) out.push_back(v != 0);
@@ -78,9 +80,9 @@ RopeScaling read_rope_scaling(const Keys& keys, int n_ctx_train) {
     s.kind = RopeScaling::Kind::yarn;
   } else if (type == "linear" || (type.empty() && s.factor != 1)) {
     s.kind = RopeScaling::Kind::linear;
-  } else if (!type.empty() && type != "none" && type != "llama3") {  // llama3's factors are a tensor (rope_freqs)
+  } else if (!type.empty() && type != "none" && type != "llama3" && type != "longrope") {  // their factors are tensors
     throw Error(ErrorKind::unsupported_model, "rope scaling '" + std::string(type) + "' is not supported",
-                "Supported: none, linear, llama3, yarn.");
+                "Supported: none, linear, llama3, longrope, yarn.");
   }
   return s;
 }
@@ -120,6 +122,20 @@ void read_attention(const Keys& keys, Hparams& h) {
   }
 }
 
+void read_experts(const Keys& keys, const Arch& arch, Hparams& h) {
+  h.n_expert = keys.integer("expert_count", 0, 1 << 16).value_or(0);
+  if (h.n_expert == 0) return;
+  h.n_expert_used = keys.required("expert_used_count", 1, h.n_expert);
+  h.n_ff_expert = keys.integer("expert_feed_forward_length", 1, 1 << 24).value_or(h.n_ff);
+  h.n_ff_shared = keys.integer("expert_shared_feed_forward_length", 1, 1 << 24).value_or(h.n_ff);
+  h.normed_expert_weights = keys.flag("expert_weights_norm", arch.normed_expert_weights);
+  constexpr int kSoftmax = 1;
+  if (keys.integer("expert_gating_func", 0, 1 << 16).value_or(kSoftmax) != kSoftmax) {
+    throw Error(ErrorKind::unsupported_model, "metadata key " + keys.full("expert_gating_func") + " is not softmax",
+                "Experts are chosen by softmax only.");
+  }
+}
+
 }  // namespace
 
 Hparams read_hparams(const gguf::File& file) {
@@ -139,7 +155,11 @@ Hparams read_hparams(const gguf::File& file) {
   h.rope_base_local = keys.number("rope.freq_base_swa", 0, 0, 1e12);
   h.rope_scaling = read_rope_scaling(keys, h.n_ctx_train);
   read_windows(keys, h);
+  read_experts(keys, arch, h);
+  h.parallel_residual = keys.flag("use_parallel_residual", false);
   h.embed_scale = keys.number("embedding_scale", 0, -1e6, 1e6);
+  h.residual_scale = keys.number("residual_scale", 1, -1e6, 1e6);
+  h.logit_scale = keys.number("logit_scale", 1, -1e6, 1e6);
   h.attn_scale = keys.number("attention.scale", 0, 0, 1e6);
   h.attn_softcap = keys.number("attn_logit_softcapping", 0, 0, 1e6);
   h.logit_softcap = keys.number("final_logit_softcapping", 0, 0, 1e6);

@@ -20,8 +20,14 @@ class Model {
   const Weights& weights() const { return weights_; }
   Backend& backend() const { return *backend_; }
   KvShape kv_shape() const { return {hparams_.n_layer, hparams_.n_head_kv, hparams_.head_dim_k, hparams_.head_dim_v}; }
-  // Local (sliding-window) layers may rotate at another base.
-  const RopeFrequencies& rope(bool local) const { return local ? rope_local_ : rope_global_; }
+  // Longrope has other frequencies for sequences that may outgrow the first context trained. The context the model was
+  // opened with decides, not the length so far: keys rotated one way do not fit queries rotated the other.
+  const RopeFrequencies& rope_global(int n_ctx) const {
+    const bool is_long = !weights_.rope_factors_long.empty() && n_ctx > hparams_.rope_scaling.n_ctx_orig;
+    return is_long ? rope_long_ : rope_global_;
+  }
+  // Local (sliding-window) layers may rotate at another base (Hparams::rope_base_local).
+  const RopeFrequencies& rope_local() const { return rope_local_; }
 
  private:
   std::shared_ptr<const gguf::File> file_;  // weights may be read in place
@@ -29,7 +35,7 @@ class Model {
   Hparams hparams_;
   const Arch* arch_;
   Weights weights_;
-  RopeFrequencies rope_global_, rope_local_;
+  RopeFrequencies rope_global_, rope_long_, rope_local_;
 };
 
 }  // namespace pllm

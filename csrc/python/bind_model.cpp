@@ -85,7 +85,7 @@ void bind_model(py::module_& m) {
       .def_property_readonly("n_ctx_train", hparam(&Hparams::n_ctx_train))
       .def_property_readonly("isa", [](const Model& self) { return std::string(self.backend().level()); })
       .def_property_readonly("n_threads", [](const Model& self) { return self.backend().n_threads(); })
-      .def_property_readonly("weight_bytes", [](const Model& self) { return self.weights().bytes(); })
+      .def_property_readonly("weight_bytes", [](const Model& self) { return self.weights().bytes; })
       .def_property_readonly("kv_bytes_per_token", [](const Model& self) {
         return self.backend().kv_page_bytes(self.kv_shape()) / size_t(kPageTokens);
       });

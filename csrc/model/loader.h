@@ -1,0 +1,44 @@
+// One file's tensors on their way to a backend: looked up by name, checked against the shapes the metadata asks for.
+#pragma once
+#include <initializer_list>
+#include <string>
+
+#include "backend/backend.h"
+#include "gguf/file.h"
+#include "model/weights.h"
+
+namespace pllm {
+
+class Loader {
+ public:
+  Loader(const gguf::File& file, Backend& backend) : file_(file), backend_(backend) {}
+
+  struct Shape {
+    int64_t rows, cols, depth = 1;  // depth: as many such matrices
+  };
+  const gguf::Tensor* unchecked(const std::string& name) const { return file_.tensor(name); }  // null if absent
+  bool has(const std::string& name) const { return unchecked(name) != nullptr; }
+  const gguf::Tensor* find(const std::string& name, Shape shape) const;     // null if absent
+  const gguf::Tensor& require(const std::string& name, Shape shape) const;  // Error missing_tensor
+
+  WeightPtr matrix(const std::string& name, int64_t rows, int64_t cols, WeightUse use = WeightUse::product);
+  WeightPtr vector(const std::string& name, int64_t n, bool needed = false);  // null if absent and not needed
+  // The matrix or vector (rows, cols) at the tensor's first-th value.
+  WeightPtr part(const gguf::Tensor& tensor, WeightUse use, int64_t first, int64_t rows, int64_t cols);
+
+  // Matrices of `cols` columns (or vectors, cols = 0) stacked in one tensor.
+  struct Stacked {
+    WeightPtr& weight;
+    int64_t rows;
+  };
+  void stacked(const std::string& name, std::initializer_list<Stacked> parts, int64_t cols);
+
+  size_t bytes() const { return bytes_; }
+
+ private:
+  const gguf::File& file_;
+  Backend& backend_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace pllm
