@@ -71,6 +71,8 @@ def random_weights(rng: np.random.Generator, name: str, shape: tuple[int, ...], 
         return values * (shape[1] ** -0.5)
     sharp = r"q_proj|k_proj|qkv|query_key_value|c_attn|mlp\.gate\.|router"
     gain = 1.5 if re.search(sharp, name) else 0.6
+    if arch == "gpt-oss" and name.endswith("gate_up_proj"):
+        gain = 4  # the activation's limits of 7 are met
     transposed = (arch == "gpt2" and len(shape) == 2) or (arch == "gpt-oss" and len(shape) == 3)
     return values * (gain * shape[-2 if transposed else -1] ** -0.5)
 

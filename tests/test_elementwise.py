@@ -30,6 +30,16 @@ def gelu_erf(x: np.ndarray) -> np.ndarray:
     return 0.5 * x * (1 + erf(x / np.sqrt(2)))
 
 
+def softmax(x: np.ndarray) -> np.ndarray:
+    p = np.exp(x - x.max(axis=-1, keepdims=True))
+    return p / p.sum(axis=-1, keepdims=True)
+
+
+def swiglu_oai(g: np.ndarray, u: np.ndarray) -> np.ndarray:
+    g, u = np.minimum(g, 7), np.clip(u, -7, 7)
+    return g / (1 + np.exp(-float(np.float32(1.702)) * g)) * (u + 1)
+
+
 def rms_norm(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + S) * w
 
@@ -45,6 +55,8 @@ UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "gelu_tanh": gelu_tanh,
     "gelu_erf": gelu_erf,
     "relu_squared": lambda x: np.maximum(x, 0) ** 2,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "softmax": lambda x: softmax(x),
     "exp2": np.exp2,
     "scale": lambda x: x * S,
     "softcap": lambda x: S * np.tanh(x / S),
@@ -53,6 +65,8 @@ UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "silu_gate": lambda x, u: silu(x) * u,
     "gelu_tanh_gate": lambda x, u: gelu_tanh(x) * u,
+    "gelu_erf_gate": lambda x, u: gelu_erf(x) * u,
+    "swiglu_oai_gate": lambda x, u: swiglu_oai(x, u),
     "add": lambda x, y: x + y,
     "add_scaled": lambda x, y: x + S * y,
     "rms_norm": rms_norm,

@@ -9,7 +9,7 @@ change or add tensors.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -360,6 +360,7 @@ def write(
     drop: Collection[str] = (),
     reshape: Mapping[str, tuple[int, ...]] | None = None,
     extra: Mapping[str, np.ndarray] | None = None,
+    edit: Callable[[str, np.ndarray], np.ndarray] | None = None,
     tensors_per_shard: int = 0,
 ) -> Path:
     """Writes the model and returns `path` (the first shard's path where it is split).
@@ -367,6 +368,7 @@ def write(
     `vocab`: "bpe" (ChatML template, about 300 tokens), "spm", or None for a model without a tokenizer.
     `formats`: formats of single tensors by name. `metadata`: full keys; a value of None removes the key.
     `reshape`: tensor name -> (rows, cols) or (n,). `extra`: further tensors, as they are.
+    `edit`: (name, values as stored) -> the values to write.
     `tensors_per_shard` > 0 splits the model like llama.cpp's gguf-split.
     """
     path, row = Path(path), ARCHS[arch]
@@ -410,6 +412,8 @@ def write(
     for tensor, dims in tensor_shapes(arch, shape, n_vocab, tied).items():
         dims = (reshape or {}).get(tensor, dims)
         data, qtype = _tensor(rng, tensor, dims, (formats or {}).get(tensor, format))
+        if edit:
+            data = edit(tensor, data)
         if tensor not in drop:
             writer.add_tensor(tensor, data, raw_dtype=qtype)
     for tensor, data in (extra or {}).items():

@@ -128,11 +128,15 @@ void read_experts(const Keys& keys, const Arch& arch, Hparams& h) {
   h.n_expert_used = keys.required("expert_used_count", 1, h.n_expert);
   h.n_ff_expert = keys.integer("expert_feed_forward_length", 1, 1 << 24).value_or(h.n_ff);
   h.n_ff_shared = keys.integer("expert_shared_feed_forward_length", 1, 1 << 24).value_or(h.n_ff);
-  h.normed_expert_weights = keys.flag("expert_weights_norm", arch.normed_expert_weights);
-  constexpr int kSoftmax = 1;
-  if (keys.integer("expert_gating_func", 0, 1 << 16).value_or(kSoftmax) != kSoftmax) {
-    throw Error(ErrorKind::unsupported_model, "metadata key " + keys.full("expert_gating_func") + " is not softmax",
-                "Experts are chosen by softmax only.");
+  // 1: softmax of all; 3: softmax of the chosen
+  const int gating = keys.integer("expert_gating_func", 0, 1 << 16).value_or(0);
+  h.normed_expert_weights = gating == 3 || keys.flag("expert_weights_norm", arch.normed_expert_weights);
+  const bool plain = gating < 2 || gating == 3;
+  if (!plain || keys.integer("expert_group_count", 0, 1 << 16).value_or(1) > 1 ||
+      keys.number("expert_weights_scale", 1, 0, 1e6) != 1) {
+    throw Error(ErrorKind::unsupported_model, "this model chooses its experts in a way that is not supported",
+                "Supported: the best of all experts by softmax, without groups (" + keys.full("expert_gating_func") +
+                    ", expert_group_count, expert_weights_scale).");
   }
 }
 

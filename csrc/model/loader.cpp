@@ -1,5 +1,7 @@
 #include "model/loader.h"
 
+#include <cstring>
+
 #include "base/error.h"
 
 namespace pllm {
@@ -12,7 +14,7 @@ std::string shape_text(Loader::Shape s) {
 
 }  // namespace
 
-const gguf::Tensor* Loader::find(const std::string& name, Shape shape) const {
+const gguf::Tensor* Loader::find(const std::string& name, Shape shape) {
   const gguf::Tensor* t = file_.tensor(name);
   if (!t) return nullptr;
   const auto& have = t->shape;
@@ -28,10 +30,11 @@ const gguf::Tensor* Loader::find(const std::string& name, Shape shape) const {
         "tensor " + name + " has format " + std::string(t->type_name) + ", which this engine cannot compute with",
         "Take the same model in another quantization, such as Q4_K_M or Q8_0.");
   }
+  used_.insert(t->name);
   return t;
 }
 
-const gguf::Tensor& Loader::require(const std::string& name, Shape shape) const {
+const gguf::Tensor& Loader::require(const std::string& name, Shape shape) {
   if (const gguf::Tensor* t = find(name, shape)) return *t;
   throw Error(ErrorKind::missing_tensor, "tensor " + name + " is missing from " + file_.path(),
               "The file itself is whole: it was made without this tensor. Get another copy or convert it again.");
@@ -66,6 +69,24 @@ void Loader::stacked(const std::string& name, std::initializer_list<Stacked> par
   for (const Stacked& p : parts) {
     p.weight = cols ? part(t, WeightUse::product, first, p.rows, cols) : part(t, WeightUse::vector, first, 1, p.rows);
     first += p.rows * (cols ? cols : 1);
+  }
+}
+
+std::vector<float> Loader::floats(const std::string& name, int64_t n, bool needed) {
+  const gguf::Tensor* t = needed ? &require(name, {1, n}) : find(name, {1, n});
+  if (!t) return {};
+  if (t->format != Format::F32) throw Error(ErrorKind::unsupported_model, "tensor " + name + " is not F32");
+  std::vector<float> values(static_cast<size_t>(n));
+  std::memcpy(values.data(), t->data, values.size() * sizeof(float));
+  return values;
+}
+
+void Loader::check_all_used() const {
+  for (const gguf::Tensor& t : file_.tensors()) {
+    if (used_.contains(t.name)) continue;
+    throw Error(ErrorKind::unsupported_model,
+                "tensor " + std::string(t.name) + " has no place in a model of this architecture",
+                "The model has a part that this engine does not know; without it the answers would be wrong.");
   }
 }
 

@@ -2,6 +2,9 @@
 #pragma once
 #include <initializer_list>
 #include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
 
 #include "backend/backend.h"
 #include "gguf/file.h"
@@ -18,8 +21,8 @@ class Loader {
   };
   const gguf::Tensor* unchecked(const std::string& name) const { return file_.tensor(name); }  // null if absent
   bool has(const std::string& name) const { return unchecked(name) != nullptr; }
-  const gguf::Tensor* find(const std::string& name, Shape shape) const;     // null if absent
-  const gguf::Tensor& require(const std::string& name, Shape shape) const;  // Error missing_tensor
+  const gguf::Tensor* find(const std::string& name, Shape shape);     // null if absent
+  const gguf::Tensor& require(const std::string& name, Shape shape);  // Error missing_tensor
 
   WeightPtr matrix(const std::string& name, int64_t rows, int64_t cols, WeightUse use = WeightUse::product);
   WeightPtr vector(const std::string& name, int64_t n, bool needed = false);  // null if absent and not needed
@@ -33,11 +36,16 @@ class Loader {
   };
   void stacked(const std::string& name, std::initializer_list<Stacked> parts, int64_t cols);
 
+  std::vector<float> floats(const std::string& name, int64_t n, bool needed = false);  // empty if absent, not needed
+
+  // Error unsupported_model if the file has a tensor that nobody asked for: the model would not be itself without it.
+  void check_all_used() const;
   size_t bytes() const { return bytes_; }
 
  private:
   const gguf::File& file_;
   Backend& backend_;
+  std::unordered_set<std::string_view> used_;
   size_t bytes_ = 0;
 };
 

@@ -1,6 +1,5 @@
 #include "model/weights.h"
 
-#include <cstring>
 #include <string>
 
 #include "base/error.h"
@@ -124,20 +123,6 @@ Layer load_layer(Loader& in, const Arch& arch, const Hparams& h, int il) {
   return l;
 }
 
-// Divisors of the rope's frequencies, as a tensor.
-std::vector<float> load_rope_factors(const gguf::File& file, const Hparams& h, const char* name) {
-  const gguf::Tensor* t = file.tensor(name);
-  if (!t) return {};
-  const int64_t n = h.n_rot / 2;
-  if (t->shape[0] != n || t->shape[1] != 1 || t->format != Format::F32) {
-    throw Error(ErrorKind::bad_shape, "tensor " + std::string(name) + ": expected " + std::to_string(n) +
-                                          " F32 values, the file has " + std::to_string(t->shape[0]));
-  }
-  std::vector<float> factors(static_cast<size_t>(n));
-  std::memcpy(factors.data(), t->data, factors.size() * sizeof(float));
-  return factors;
-}
-
 void check_vocabulary(const gguf::File& file, const Hparams& h) {
   const size_t n_tokens = file.array_size("tokenizer.ggml.tokens");
   if (!h.n_vocab || n_tokens <= size_t(h.n_vocab)) return;
@@ -169,8 +154,9 @@ Weights load_weights(const gguf::File& file, const Arch& arch, Hparams& h, Backe
   w.output_norm_bias = in.vector("output_norm.bias", h.n_embd);
   for (int il = 0; il < h.n_layer; il++) w.layers.push_back(load_layer(in, arch, h, il));
   const bool longrope = in.has("rope_factors_long.weight");
-  w.rope_factors = load_rope_factors(file, h, longrope ? "rope_factors_short.weight" : "rope_freqs.weight");
-  w.rope_factors_long = load_rope_factors(file, h, "rope_factors_long.weight");
+  w.rope_factors = in.floats(longrope ? "rope_factors_short.weight" : "rope_freqs.weight", h.n_rot / 2, longrope);
+  w.rope_factors_long = in.floats("rope_factors_long.weight", h.n_rot / 2);
+  in.check_all_used();
   w.bytes = in.bytes();
   return w;
 }

@@ -101,9 +101,9 @@ void bind_model(py::module_& m) {
   m.def("plan_context", &plan_context, py::arg("file"), py::arg("n_ctx") = py::none(), py::kw_only(),
         py::arg("weights_loaded") = false);
   m.def("architectures", [] {
-    std::vector<std::string> names;
-    for (const Arch& arch : architectures()) names.emplace_back(arch.name);
-    return names;
+    py::dict models;  // in the table's order
+    for (const Arch& arch : architectures()) models[py::str(arch.name)] = py::str(arch.models);
+    return models;
   });
 }
 
