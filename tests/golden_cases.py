@@ -213,6 +213,12 @@ def granite(**config: Any) -> dict[str, Any]:
     return SMALL | scales | {"logits_scaling": 0.6, "rope_parameters": PLAIN_ROPE} | config
 
 
+OLMO3_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 128,
+}
 GRANITE_KEYS = {"embedding_scale": 3.0, "attention.scale": 0.2, "residual_scale": 0.4, "logit_scale": 0.6}
 
 CASES += [
@@ -257,6 +263,28 @@ CASES += [
         metadata=LONGROPE_KEYS,
     ),
     Case("olmo2", "Olmo2", "olmo2", SMALL | {"rope_parameters": PLAIN_ROPE}),
+    Case(  # windows said layer by layer; yarn in the layers without
+        "olmo3",
+        "Olmo3",
+        "olmo2",
+        SMALL
+        | {
+            "num_hidden_layers": 3,
+            "sliding_window": 16,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "sliding_attention": PLAIN_ROPE,
+                "full_attention": OLMO3_YARN,
+            },
+        },
+        metadata={
+            "attention.sliding_window": 16,
+            "attention.sliding_window_pattern": [True, False, True],
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 4.0,
+            "rope.scaling.original_context_length": 128,
+        },
+    ),
     Case("granite", "Granite", "granite", granite(), metadata=GRANITE_KEYS),
     Case(
         "starcoder2",

@@ -244,6 +244,7 @@ def write_gguf(case: Case, model: Any, path: Path) -> None:
             int: writer.add_uint32,
             float: writer.add_float32,
             str: writer.add_string,
+            list: writer.add_array,
         }[type(value)]
         add(f"{case.arch}.{key}", value)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)

@@ -28,7 +28,7 @@ def golden(case: str) -> tuple[str, dict[str, np.ndarray]]:
 
 
 def test_every_architecture_has_a_case() -> None:
-    assert len(CASES) == 37
+    assert len(CASES) == 38
     files = [_core.GgufFile(golden(case)[0]) for case in CASES]
     assert {file.metadata["general.architecture"] for file in files} == set(_core.architectures())
 
@@ -66,6 +66,8 @@ FEATURES: dict[str, tuple[str, dict[str, Any], dict[str, float | None]]] = {
     "each head's own norm": ("command-r_qk-norm", {}, {"blk.0.attn_q_norm": None}),
     "each head's own LayerNorm": ("stablelm_parallel", {}, {"blk.0.attn_k_norm": None}),
     "norm of all heads": ("olmo2", {}, {"blk.0.attn_q_norm": None}),
+    "windows said layer by layer": ("olmo3", {"attention.sliding_window_pattern": None}, {}),
+    "yarn outside the windows alone": ("olmo3", {"rope.scaling.type": "none"}, {}),
     "partial rope": ("glm4", {"rope.dimension_count": 8}, {}),
     "norms after the branches": ("glm4", {}, {"blk.0.post_ffw_norm": None}),
     "parallel residual": ("gptneox", {"use_parallel_residual": False}, {}),

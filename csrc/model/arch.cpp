@@ -37,7 +37,13 @@ constexpr Arch kArchs[] = {
          }},
     {.name = "phi3", .models = "Phi-3, Phi-3.5, Phi-4 (mini and 14B)"},
     {.name = "smollm3", .models = "SmolLM3", .rope = kInterleaved, .derive = [](Hparams& h) { h.no_rope_period = 4; }},
-    {.name = "olmo2", .models = "OLMo 2", .pre_norms = PreNorms::none},
+    {.name = "olmo2",
+     .models = "OLMo 2, Olmo 3",
+     .pre_norms = PreNorms::none,
+     .derive =  // Olmo 3: the scaling is of the global layers alone
+     [](Hparams& h) {
+       if (h.window && !h.rope_base_local) h.rope_base_local = h.rope_base;
+     }},
     {.name = "granite",
      .models = "Granite 3 (dense)",
      .rope = kInterleaved,

@@ -1,6 +1,8 @@
-// A loaded model: numbers, architecture row, weights on a backend. Immutable after loading.
+// A loaded model: numbers, architecture row, weights on a backend. Immutable after loading, but for the backend's
+// scratch memory: it computes for one session at a time.
 #pragma once
 #include <memory>
+#include <mutex>
 
 #include "backend/backend.h"
 #include "gguf/file.h"
@@ -19,6 +21,7 @@ class Model {
   const Arch& arch() const { return *arch_; }
   const Weights& weights() const { return weights_; }
   Backend& backend() const { return *backend_; }
+  std::mutex& turn() const { return turn_; }  // to be held while the backend computes
   KvShape kv_shape() const { return {hparams_.n_layer, hparams_.n_head_kv, hparams_.head_dim_k, hparams_.head_dim_v}; }
   // Longrope has other frequencies for sequences that may outgrow the first context trained. The context the model was
   // opened with decides, not the length so far: keys rotated one way do not fit queries rotated the other.
@@ -32,6 +35,7 @@ class Model {
  private:
   std::shared_ptr<const gguf::File> file_;  // weights may be read in place
   std::unique_ptr<Backend> backend_;
+  mutable std::mutex turn_;
   Hparams hparams_;
   const Arch* arch_;
   Weights weights_;

@@ -49,7 +49,6 @@ Floats elementwise(const std::string& level, const std::string& op, const Floats
       {"silu", [&](float* y, const float*, const float*) { k.silu(y, n); }},
       {"gelu_tanh", [&](float* y, const float*, const float*) { k.gelu_tanh(y, n); }},
       {"gelu_erf", [&](float* y, const float*, const float*) { k.gelu_erf(y, n); }},
-      {"relu_squared", [&](float* y, const float*, const float*) { k.relu_squared(y, n); }},
       {"sigmoid", [&](float* y, const float*, const float*) { k.sigmoid(y, n); }},
       {"softmax", [&](float* y, const float*, const float*) { k.softmax(y, n); }},
       {"exp2", [&](float* y, const float*, const float*) { k.exp2(y, n); }},
@@ -60,7 +59,7 @@ Floats elementwise(const std::string& level, const std::string& op, const Floats
   };
   const auto found = ops.find(op);
   check(found != ops.end(), "unknown elementwise operation");
-  const bool rope = op.starts_with("rope"), binary = rope || op.ends_with("gate") || op.starts_with("add");
+  const bool rope = op.starts_with("rope"), binary = rope || op.ends_with("gate") || op == "add";
   check(!binary || a, "this operation needs a second operand");
   check(!rope || (n_rot >= 0 && n_rot % 2 == 0 && n_rot <= n), "n_rot must be even and at most n");
   check(!a || a->size() == (rope ? n_rot : n), "the second operand must have n elements (rope: n_rot)");

@@ -96,10 +96,6 @@ void swiglu_oai_gate(float* g, const float* u, int64_t n) {
     return mul(mul(x, sigmoid(mul(x, setf(1.702f)))), add(y, setf(1.f)));
   });
 }
-SIMD_INLINE F relu_squared(F x) {
-  const F r = max(setf(0.f), x);
-  return mul(r, r);
-}
 
 void softmax_row(float* x, int64_t n) {
   F tops[kParts];
@@ -142,7 +138,6 @@ constexpr ElementwiseKernels kElementwise = {
     .silu = activate<silu>,
     .gelu_tanh = activate<gelu_tanh>,
     .gelu_erf = activate<gelu_erf>,
-    .relu_squared = activate<relu_squared>,
     .sigmoid = activate<sigmoid>,
     .softmax = softmax_row,
     .exp2 = activate<exp2>,

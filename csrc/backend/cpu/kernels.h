@@ -47,9 +47,8 @@ struct ElementwiseKernels {
   void (*gelu_erf_gate)(float* g, const float* u, int64_t n);    // g = gelu_erf(g) u
   void (*swiglu_oai_gate)(float* g, const float* u, int64_t n);  // ActivationFn::swiglu_oai
   void (*silu)(float* x, int64_t n);
-  void (*gelu_tanh)(float* x, int64_t n);     // the tanh approximation
-  void (*gelu_erf)(float* x, int64_t n);      // the exact one
-  void (*relu_squared)(float* x, int64_t n);  // max(x, 0)^2
+  void (*gelu_tanh)(float* x, int64_t n);  // the tanh approximation
+  void (*gelu_erf)(float* x, int64_t n);   // the exact one
   void (*sigmoid)(float* x, int64_t n);
   void (*softmax)(float* x, int64_t n);
   void (*exp2)(float* x, int64_t n);                                 // attention's own: exactly 0 below -126
