@@ -45,4 +45,13 @@ inline double natural_log(double x) {
   return y + exponent * std::numbers::ln2;
 }
 
+// e^x; +infinity where a double does not reach.
+inline double exponential(double x) { return x <= 0 ? exp_nonpositive(x) : 1 / exp_nonpositive(-x); }
+
+// x^y for x >= 0 (0^0 = 1).
+inline double power(double x, double y) {
+  if (y == 0) return 1;
+  return x == 0 ? 0.0 : exponential(y * natural_log(x));
+}
+
 }  // namespace pllm

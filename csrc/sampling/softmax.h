@@ -1,0 +1,22 @@
+// Unnormalized softmax weights and their sums, in one fixed order of additions that vectorizes.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace pllm {
+
+struct Softmax {
+  static constexpr size_t kBlock = 256;
+
+  // weights[i] = e^((logits[i] - max) / temperature); 0 where a logit is -infinity.
+  void compute(std::span<const float> logits, float max, double temperature);
+  double entropy(std::span<const float> logits, float max, double temperature) const;  // in nats
+  size_t pick(double share) const;  // the first index whose cumulated weight exceeds share * total; share in [0, 1)
+
+  std::vector<double> weights;
+  std::vector<double> sums;  // of each kBlock weights
+  double total = 0;          // of the sums
+};
+
+}  // namespace pllm
