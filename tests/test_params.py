@@ -48,7 +48,7 @@ def test_every_field_has_one_spec_that_its_default_satisfies(cls: type) -> None:
         ("penalty_last_n", -2), ("max_tokens", -2), ("max_tokens", 2.0),
         ("seed", -2), ("seed", 2**64), ("seed", 1.0), ("logprobs", -1), ("logprobs", True),
         ("stop", ""), ("stop", ["a", ""]), ("stop", [1]), ("stop", 5), ("stop", b"x"), ("stop", {"a": 1}),
-        ("logit_bias", {1: math.nan}), ("logit_bias", {1: math.inf}), ("logit_bias", {-1: 0.0}),
+        ("logit_bias", {1: math.nan}), ("logit_bias", {-1: 0.0}),
         ("logit_bias", {"x": 1}), ("logit_bias", {True: 1}),
         ("logit_bias", [[1, 2, 3]]), ("logit_bias", [(1, 2), (1, 3)]),
         ("logit_bias", {"1": 0, 1: 0}), ("logit_bias", {1: "2"}), ("logit_bias", 7),

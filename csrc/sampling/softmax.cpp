@@ -65,13 +65,13 @@ void Softmax::compute(std::span<const float> logits, float max, double temperatu
   const double cold = 1 / temperature;  // a division for every logit would take a third of the time
   const Tail tail(logits);
   const size_t n_blocks = (logits.size() + kBlock - 1) / kBlock;
-  weights.resize(n_blocks * kBlock);
+  n = logits.size();
+  if (weights.size() < n_blocks * kBlock) weights.resize(n_blocks * kBlock);
   sums.resize(n_blocks);
   weigh_best(logits.data(), tail.begin, max, cold, weights.data(), sums.data());
   if (tail.n > 0) {
     weigh_best(tail.values, kBlock, max, cold, weights.data() + tail.begin, sums.data() + n_blocks - 1);
   }
-  weights.resize(logits.size());
   total = 0;
   for (const double sum : sums) total += sum;
 }
@@ -93,7 +93,7 @@ size_t Softmax::pick(double share) const {
   double sum = 0;
   size_t block = 0;
   while (sum + sums[block] <= target) sum += sums[block++];
-  const size_t end = std::min((block + 1) * kBlock, weights.size());
+  const size_t end = std::min((block + 1) * kBlock, n);
   size_t last = block * kBlock;
   for (size_t i = last; i < end; ++i) {
     if (weights[i] == 0) continue;

@@ -14,8 +14,9 @@ struct Softmax {
   double entropy(std::span<const float> logits, float max, double temperature) const;  // in nats
   size_t pick(double share) const;  // the first index whose cumulated weight exceeds share * total; share in [0, 1)
 
-  std::vector<double> weights;
-  std::vector<double> sums;  // of each kBlock weights
+  size_t n = 0;
+  std::vector<double> weights;  // the first n; never made smaller, as growing again would clear it
+  std::vector<double> sums;     // of each kBlock weights
   double total = 0;          // of the sums
 };
 
