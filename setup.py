@@ -1,20 +1,41 @@
 """Build the extension `pyllamacpp._core`: a thin `build_ext` that drives CMake and Ninja.
 
 Everything about the native code (sources, flags, instruction sets) is in csrc/CMakeLists.txt. Ninja tracks
-headers, so an edited kernel is always recompiled and relinked; nothing is cached beside it.
+headers, so an edited kernel is always recompiled and relinked; nothing else outlives an installation.
 """
 
+import contextlib
+import fcntl
+import json
 import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pybind11
 from setuptools import Extension, setup
+from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent.resolve()
+# What CMake reads from the environment when a build folder is new, and never again.
+READ_ONCE = ("CXX", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_PREFIX_PATH")
+
+
+def wait_for_other_builds() -> None:
+    """Builds in one tree share its folders, so a process that builds waits until earlier ones have ended."""
+    try:
+        (ROOT / "build").mkdir(exist_ok=True)
+        lock = os.open(ROOT / "build" / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise SystemExit(
+            f"error: the build writes into the source tree, and it cannot: {error}\n"
+            "hint: copy the tree to a folder that you may write to, and install from there"
+        ) from None
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.lockf(lock, fcntl.LOCK_EX)  # never closed: held until the process ends
 
 
 def build_tool(name: str) -> str:
@@ -22,10 +43,30 @@ def build_tool(name: str) -> str:
     beside = Path(sys.executable).with_name(name)
     found = shutil.which(name) or (str(beside) if beside.exists() else None)
     if found is None:
-        raise RuntimeError(
-            f"{name} not found; with --no-build-isolation run: pip install cmake ninja pybind11"
+        raise SystemExit(
+            f"error: {name} not found\nhint: with --no-build-isolation run: pip install cmake ninja pybind11"
         )
     return found
+
+
+def call(*command: str) -> None:
+    """Run a tool; it says itself what is wrong, so no traceback of ours comes after that."""
+    try:
+        subprocess.run(command, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise SystemExit(
+            f"error: building the C++ code failed: {error}\n"
+            "hint: the first error above says why; a C++20 compiler is needed (GCC >= 11 or Clang >= 14); "
+            "the environment variable CXX chooses one"
+        ) from None
+
+
+class Build(build):
+    """A wheel holds what the source tree holds now: no module that an earlier build left behind."""
+
+    def run(self) -> None:
+        shutil.rmtree(self.build_lib, ignore_errors=True)
+        super().run()
 
 
 class CMakeBuild(build_ext):
@@ -33,21 +74,33 @@ class CMakeBuild(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         target = Path(self.get_ext_fullpath(ext.name)).resolve()
-        build_dir = Path(self.build_temp).resolve() / "cmake"
-        build_dir.mkdir(parents=True, exist_ok=True)
-        configure = [
+        # Not build_temp: an editable installation throws that away, and would compile everything each time.
+        build_dir = ROOT / "build" / f"cmake-{sysconfig.get_config_var('SOABI')}"
+        self.keep_only_if_unchanged(build_dir)
+        call(
             build_tool("cmake"), "-S", str(ROOT / "csrc"), "-B", str(build_dir), "-G", "Ninja",
             f"-DCMAKE_MAKE_PROGRAM={build_tool('ninja')}",
             f"-DCMAKE_BUILD_TYPE={'Debug' if self.debug else 'Release'}",
             f"-DPython_EXECUTABLE={sys.executable}",
             f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
             f"-DPYLLAMACPP_MODULE={target}",
-        ]  # fmt: skip
-        subprocess.run(configure, check=True)
-        jobs = str(self.parallel or os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or os.cpu_count() or 1)
-        subprocess.run(
-            [build_tool("cmake"), "--build", str(build_dir), "--target", "_core", "-j", jobs], check=True
-        )
+        )  # fmt: skip
+        jobs = self.parallel or os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or len(os.sched_getaffinity(0))
+        call(build_tool("cmake"), "--build", str(build_dir), "--target", "_core", "-j", str(jobs))
+
+    @staticmethod
+    def keep_only_if_unchanged(build_dir: Path) -> None:
+        """Begin anew if compiler, flags or place of the tree changed: CMake would not notice, or refuse."""
+        now = json.dumps({"source": str(ROOT), **{name: os.environ.get(name) for name in READ_ONCE}})
+        stamp = build_dir / "settings.json"
+        if not stamp.is_file() or stamp.read_text("utf-8") != now:
+            shutil.rmtree(build_dir, ignore_errors=True)
+            build_dir.mkdir(parents=True)
+            stamp.write_text(now, "utf-8")
 
 
-setup(ext_modules=[Extension("pyllamacpp._core", sources=[])], cmdclass={"build_ext": CMakeBuild})
+wait_for_other_builds()
+setup(
+    ext_modules=[Extension("pyllamacpp._core", sources=[])],
+    cmdclass={"build": Build, "build_ext": CMakeBuild},
+)

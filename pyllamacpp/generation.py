@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,43 +23,64 @@ if TYPE_CHECKING:
 
 Tokens = npt.NDArray[np.int32]
 Logits = npt.NDArray[np.float32]
+_Array = TypeVar("_Array", Tokens, Logits)
 Draw = tuple[
     int, float, list[tuple[int, float]]
 ]  # token, its log-probability, the likeliest tokens with theirs
 LogitsProcessor = Callable[[Tokens, Logits], Logits]
 StoppingCriterion = Callable[[Tokens, Logits], bool]
 
+_PATIENCE = 5.0  # seconds for other threads to take an open stream on
 _ROWS_AT_ONCE = 64  # rows of logits held while a prompt is scored: 64 MiB for a vocabulary of 262k
 
 
 class Turn:
     """Whose turn it is: one request at a time, held to its end, also while its stream is suspended.
 
-    Another thread waits. The same thread would wait for itself for ever, so it gets an error instead.
+        with turn.lock(), turn: ...
+
+    The lock itself is entered and left in C, where no Ctrl-C comes between, so a turn is always given back.
+    Another thread waits. The thread that last ran the request would wait for itself, so it gets an error
+    instead, unless the request is a stream that another thread (of a pool, say) soon takes on.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._owner: int | None = None
+        self._runner: int | None = None
+        self._paused = False
 
     def mine(self) -> bool:
-        """The calling thread started the request in progress."""
-        return self._owner == threading.get_ident()
+        """The calling thread is the last that ran the request in progress."""
+        return self._runner == threading.get_ident() and self._lock.locked()
 
-    def __enter__(self) -> None:
-        if self.mine():
-            raise ParameterError(
-                "this thread has a stream of the same Llama open",
-                "Read the stream to its end or call its close() before the next request.",
-            )
-        self._lock.acquire()
-        self._owner = threading.get_ident()
+    def lock(self) -> AbstractContextManager[bool]:
+        """What to enter first. Error: ParameterError where waiting would never end."""
+        others = self._paused and threading.active_count() > 1
+        deadline = time.monotonic() + (_PATIENCE if others else 0)
+        while self.mine():
+            if time.monotonic() >= deadline:
+                raise ParameterError(
+                    "this thread has a stream of the same Llama open",
+                    "Read the stream to its end or call its close() before the next request.",
+                )
+            time.sleep(0.005)
+        return self._lock
+
+    def pause(self) -> None:
+        """A stream hands a piece out: whoever asks for the next one runs the request from there on."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """The calling thread runs the request."""
+        self._paused = False
+        self._runner = threading.get_ident()
+
+    __enter__ = resume
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
-        self._owner = None
-        self._lock.release()
+        self._runner = None
 
 
 class Context:
@@ -75,7 +98,8 @@ class Context:
         self._keep_all = keep_all
         self.n_ctx = n_ctx
         self.n_vocab = n_vocab
-        self.tokens: Tokens = np.empty(n_ctx, np.int32)  # (n_ctx), the first n_tokens are valid
+        self._tokens: Tokens = np.empty(n_ctx, np.int32)  # (n_ctx), the first n_tokens are valid
+        self.tokens = _read_only(self._tokens.view())  # the same, for the caller's functions too
         self._rows: Logits = np.empty((0, self.n_vocab), np.float32)  # (>= n_tokens or 1, n_vocab)
         self._rows_end = 0  # _rows belong to the tokens before this one
 
@@ -96,9 +120,9 @@ class Context:
 
     def truncate(self, n_tokens: int) -> None:
         """Keep the first n_tokens."""
-        if not 0 <= n_tokens <= self.n_tokens:
+        if not isinstance(n_tokens, SupportsIndex) or not 0 <= n_tokens.__index__() <= self.n_tokens:
             raise ParameterError(
-                f"n_tokens must be between 0 and the {self.n_tokens} tokens held, not {n_tokens}"
+                f"n_tokens must be between 0 and the {self.n_tokens} tokens held, not {n_tokens!r}"
             )
         self._rows_end = min(self._rows_end, n_tokens) if self._keep_all else 0
         self.session.truncate(n_tokens)
@@ -138,7 +162,7 @@ class Context:
 
     def _eval_chunk(self, start: int, chunk: Tokens, *, everything: bool, final: bool) -> Logits:
         end = start + len(chunk)
-        self.tokens[start:end] = chunk
+        self._tokens[start:end] = chunk
         wanted: Literal["all", "last", "none"]
         wanted = "all" if everything or self._keep_all else "last" if final else "none"
         rows: Logits = self.session.eval(self.tokens[start:end], wanted)[:, : self.n_vocab]
@@ -153,10 +177,9 @@ class Context:
     def step(self, token: int) -> Logits:
         """Run one token; returns the logits (n_vocab) that follow it."""
         n = self.session.n_tokens
-        self.tokens[n] = token
+        self._tokens[n] = token
         self.eval(self.tokens[n : n + 1])
-        row: Logits = self._rows[n if self._keep_all else 0]
-        return row
+        return _read_only(self._rows[n if self._keep_all else 0])
 
     def all_rows(self) -> Logits:
         """(n_tokens, n_vocab) where all logits are kept, else (1, n_vocab) of the last token; read-only."""
@@ -166,9 +189,7 @@ class Context:
             lost = self.tokens[first:n].copy()
             self.truncate(first)
             self.eval(lost)
-        rows = self._rows[: n if self._keep_all else min(n, 1)]
-        rows.flags.writeable = False
-        return rows
+        return _read_only(self._rows[: n if self._keep_all else min(n, 1)])
 
     def last_row(self) -> Logits:
         """(n_vocab): the logits that follow the last token. Error: ParameterError where no token is held."""
@@ -194,6 +215,12 @@ class Context:
         grown = np.empty((capacity, self.n_vocab), np.float32)
         grown[: self._rows_end] = self._rows[: self._rows_end]
         self._rows = grown
+
+
+def _read_only(view: _Array) -> _Array:
+    """A view nobody writes through: what is held and what was evaluated have to stay in agreement."""
+    view.flags.writeable = False
+    return view
 
 
 # Fields of SamplingParams that are not the core's, or not in this form.
@@ -227,6 +254,11 @@ def process(processors: Sequence[LogitsProcessor], tokens: Tokens, row: Logits) 
         result = np.ascontiguousarray(processor(tokens, result), np.float32)
         if result.shape != row.shape:
             raise ParameterError(f"logits_processor must return shape {row.shape}, not {result.shape}")
+        if not -np.inf < result.max() < np.inf:  # the largest is NaN where any is
+            raise ParameterError(
+                "logits_processor returned NaN, infinity, or -infinity for every token",
+                "Logits must be finite, or -infinity for a banned token, and some token must be left.",
+            )
     logits: Logits = result
     return logits
 

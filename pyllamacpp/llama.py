@@ -213,8 +213,8 @@ class Llama:
         return _id_or_minus_one(self._tokenizer.eos_id)
 
     def token_nl(self) -> int:
-        """The token of the line break."""
-        return self._tokenizer.encode("\n", special=False)[-1]
+        """The token of the line break; -1 where the vocabulary has none."""
+        return _id_or_minus_one(next(reversed(self._tokenizer.encode("\n", special=False)), None))
 
     @property
     def chat_template(self) -> ChatTemplate | None:
@@ -238,15 +238,24 @@ class Llama:
     def detokenize(
         self, tokens: Iterable[int], prev_tokens: Sequence[int] | None = None, special: bool = False
     ) -> bytes:
-        """Bytes of the tokens, as they follow prev_tokens. special: control tokens are spelled out."""
-        return self._tokenizer.decode_bytes(
-            self._ids(tokens).tolist(), special=special, first=not prev_tokens
-        )
+        """Bytes of the tokens, as they follow prev_tokens. special: control tokens are spelled out.
+
+        The space that SentencePiece writes before a text is dropped after BOS, where a text surely begins:
+        token by token, no space is lost.
+        """
+        ids = self._ids(tokens).tolist()
+        begins = (prev_tokens is None or len(prev_tokens) == 0) and ids[:1] == [self._tokenizer.bos_id]
+        return self._tokenizer.decode_bytes(ids, special=special, first=begins)
 
     def _ids(self, tokens: Iterable[int]) -> Tokens:
         """(n) int32, every id inside the vocabulary."""
-        ids = np.asarray(tokens if isinstance(tokens, np.ndarray) else list(tokens))
-        if ids.size == 0:
+        if isinstance(tokens, (str, bytes, bytearray, Mapping)) or not isinstance(tokens, Iterable):
+            raise ParameterError(f"tokens must be a list of integers, not {type(tokens).__name__}")
+        try:
+            ids = np.asarray(tokens if isinstance(tokens, np.ndarray) else list(tokens))
+        except ValueError:  # lists of different lengths
+            ids = np.empty((0, 0))
+        if ids.ndim == 1 and ids.size == 0:
             return np.empty(0, np.int32)
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
             raise ParameterError("tokens must be a flat list of integers")
@@ -264,7 +273,7 @@ class Llama:
 
     @n_tokens.setter
     def n_tokens(self, n: int) -> None:
-        with self._turn:
+        with self._turn.lock(), self._turn:
             self._context.truncate(n)
 
     def reset(self) -> None:
@@ -274,13 +283,13 @@ class Llama:
     def eval(self, tokens: Iterable[int]) -> None:
         """Run tokens after those already held. Error: ContextOverflowError, before anything is evaluated."""
         ids = self._ids(tokens)
-        with self._turn:
+        with self._turn.lock(), self._turn:
             self._context.eval(ids)
 
     @property
     def scores(self) -> Logits:
         """Logits, read-only float32: (n_tokens, n_vocab) with logits_all=True, else the last row alone."""
-        with self._own_turn():
+        with self._reading():
             return self._context.all_rows()
 
     @property
@@ -295,9 +304,9 @@ class Llama:
         result: list[list[float]] = self.scores.tolist()
         return result
 
-    def _own_turn(self) -> contextlib.AbstractContextManager[None]:
+    def _reading(self) -> contextlib.AbstractContextManager[Any]:
         """For reading: also between two pieces of the calling thread's own stream."""
-        return contextlib.nullcontext() if self._turn.mine() else self._turn
+        return contextlib.nullcontext() if self._turn.mine() else self._turn.lock()
 
     def set_seed(self, seed: int | None) -> None:
         """The seed of requests that bring none; None or -1: a random one each time."""
@@ -342,7 +351,7 @@ class Llama:
         )  # fmt: skip
         processors = callables("logits_processor", logits_processor)
         sampler = make_sampler(self._tokenizer, params, self._seed(params))
-        with self._turn:
+        with self._turn.lock(), self._turn:
             context = self._context
             row, tokens = context.last_row(), context.tokens[: context.n_tokens]
             return sampler.sample(process(processors, tokens, row), tokens, len(tokens))[0]
@@ -381,7 +390,7 @@ class Llama:
             raise ParameterError("the prompt is empty", "Give at least one token.")
 
         def run() -> Generator[int, Sequence[int] | None, None]:
-            with self._turn:
+            with self._turn.lock(), self._turn:
                 context = self._context
                 context.eval(prompt[context.resume(prompt) :] if reset else prompt)
                 sampler = make_sampler(self._tokenizer, params, seed)
@@ -390,7 +399,10 @@ class Llama:
                 sent: Sequence[int] | None = None
                 with contextlib.suppress(StopIteration):
                     while True:
-                        sent = yield loop.send(sent)[0]
+                        token = loop.send(sent)[0]
+                        self._turn.pause()
+                        sent = yield token
+                        self._turn.resume()
 
         return run()
 
@@ -448,7 +460,7 @@ class Llama:
 
     def create_chat_completion(
         self,
-        messages: Sequence[Mapping[str, Any]],
+        messages: Iterable[Mapping[str, Any]],
         *,
         temperature: float = CHAT_DEFAULTS["temperature"],
         top_p: float = 0.95,
@@ -486,8 +498,6 @@ class Llama:
         tokenizer = self._tokenizer
         if self._template is None:
             raise missing_template()
-        if isinstance(messages, str) or not all(isinstance(message, Mapping) for message in messages):
-            raise ParameterError('messages must be a list of {"role": ..., "content": ...}')
         ids = self._ids(self._template.encode(tokenizer, messages))
         processors = callables("logits_processor", logits_processor)
         request = Request(ids, params, self._seed(params), processors=processors)
@@ -495,6 +505,11 @@ class Llama:
         return self._serve(request, shape, stream=stream)
 
     def _prompt(self, prompt: str | Sequence[int]) -> Tokens:
+        if isinstance(prompt, (bytes, bytearray)) or not isinstance(prompt, Iterable):
+            raise ParameterError(
+                f"the prompt must be a str or a list of tokens, not {type(prompt).__name__}",
+                "Decode bytes, or call tokenize(...) on them.",
+            )
         if not isinstance(prompt, str):
             ids = self._ids(prompt)
             if not len(ids):
@@ -524,7 +539,7 @@ class Llama:
 
     def close(self) -> None:
         """Give the memory back; later calls are errors. A request of another thread is waited for."""
-        with self._own_turn():
+        with self._reading():
             if self._context_or_none is not None:
                 self._context_or_none.close()
             self._context_or_none = self._tokenizer_or_none = self._template = self._model_or_none = None
@@ -554,7 +569,7 @@ def _progress(verbose: bool) -> bool | None:
 
 
 def _locate(model_path: str | os.PathLike[str], verbose: bool) -> str:
-    path = os.fspath(model_path)
+    path = os.fspath(model_path) if isinstance(model_path, os.PathLike) else model_path
     if not isinstance(path, str):
         raise ParameterError(f"model_path must be a str or a path, not {type(model_path).__name__}")
     if os.path.isfile(path):

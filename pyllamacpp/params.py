@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-import secrets
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -324,7 +324,7 @@ class LoadParams:
 
     n_ctx: int | None = _param(
         None, "Context size in tokens; 0 or None: as trained, or what fits in memory.", int,
-        low=0, optional=True, off=(0,), flags=("--ctx", "-c"),
+        low=0, high=2**31 - 1, optional=True, off=(0,), flags=("--ctx", "-c"),
     )  # fmt: skip
     n_threads: int | None = _param(
         None, "Threads; 0 or None: the physical cores this process may use.", int,
@@ -344,4 +344,4 @@ class LoadParams:
 
 def random_seed() -> int:
     """A fresh seed, short enough to be typed back."""
-    return secrets.randbits(32)
+    return int.from_bytes(os.urandom(4), "little")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from .completion import Answer, Piece, PromptScorer, Scored, Shape, usage
@@ -93,7 +94,7 @@ class Run:
 
 def whole(run: Run, turn: Turn, shape: Shape) -> dict[str, Any]:
     """The complete result."""
-    with turn:
+    with turn.lock(), turn:
         pieces = list(run.pieces())
     piece = Piece("".join(p.text for p in pieces), [scored for p in pieces for scored in p.scored])
     return shape.whole(piece, run.finish_reason, run.usage)
@@ -101,10 +102,11 @@ def whole(run: Run, turn: Turn, shape: Shape) -> dict[str, Any]:
 
 def stream(run: Run, turn: Turn, shape: Shape) -> Iterator[dict[str, Any]]:
     """The result in chunks. The turn is taken with the first and given back before the last."""
-    with turn, closing(run.pieces()) as pieces:
-        yield from shape.opening()
-        for piece in pieces:
-            yield shape.delta(piece)
+    with turn.lock(), turn, closing(run.pieces()) as pieces:
+        for chunk in chain(shape.opening(), map(shape.delta, pieces)):
+            turn.pause()
+            yield chunk
+            turn.resume()
     yield shape.closing(run.finish_reason)
 
 

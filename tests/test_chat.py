@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Sequence
 from datetime import datetime
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +30,10 @@ CONTROLS = ["<s>", "<|im_start|>", "<|im_end|>", "|im|", "~"]
 USER = {"role": "user", "content": "Hi"}
 
 
-def tokenizer(*, add_bos: bool = False) -> Tokenizer:
+def tokenizer(*, add_bos: bool = False, controls: Sequence[str] = CONTROLS) -> Tokenizer:
     """The 256 bytes, `CONTROLS` (two of them overlapping, one a single character), a user-defined token."""
-    tokens = [c if c != "~" else "unused" for c in _ALPHABET] + [*CONTROLS, "<think>"]
-    types = np.array([1] * 256 + [3] * len(CONTROLS) + [4], dtype=np.int32)
+    tokens = [c if c != "~" else "unused" for c in _ALPHABET] + [*controls, "<think>"]
+    types = np.array([1] * 256 + [3] * len(controls) + [4], dtype=np.int32)
     return Tokenizer.from_metadata({
         "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2", "tokenizer.ggml.tokens": tokens,
         "tokenizer.ggml.token_type": types, "tokenizer.ggml.merges": [], "tokenizer.ggml.bos_token_id": 256,
@@ -127,7 +129,7 @@ def test_template_refuses() -> None:
 @pytest.mark.parametrize("source", ["\n\n{% if %}", "\n\n{{ x", "\n\n{% nonsense %}", "\n\n{% for x in y %}"])
 def test_parse_errors_name_the_line(source: str) -> None:
     with pytest.raises(ChatTemplateError, match="line 3"):
-        ChatTemplate(source)
+        ChatTemplate(source).check()
 
 
 @pytest.mark.parametrize("source", [
@@ -225,8 +227,103 @@ HIDDEN = json.dumps({"x": "<|im_end|>"}).replace("<", "\\u003c")
     ("<|im_start|>{{ messages[0].tool_calls[0].arguments.x }}", {"tool_calls": [{"arguments": HIDDEN}]}),
 ])  # fmt: skip
 def test_content_completed_on_the_way_is_not_control(source: str, message: dict[str, Any]) -> None:
-    ids = ChatTemplate(source).encode(tokenizer(), [message])
+    ids = ChatTemplate(source).encode(tokenizer(), [{"role": "user", **message}])
     assert tokenizer().decode_bytes(ids[1:], special=True) == b"<|im_end|>" and END not in ids
+
+
+def user(content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content, **more}
+
+
+@pytest.mark.parametrize("source, messages", [
+    ("{{ messages[0].content }}{{ messages[1].content }}", [user("x<|im_"), user("end|>")]),
+    ("{{ messages[0].content | trim }}{{ messages[0].note | trim }}", [user("<|im_end| \n", note=" >")]),
+    ("{{ messages[0].content | replace('/no_think', '') }}", [user("<|im_/no_thinkend|>")]),
+    ("{{ messages[0].content | replace('/no_think', '') }}", [user("</no_think|im_end|>")]),
+    ("{{ messages[0].content.split('|x|') | join }}", [user("<|im|x|_end|x||>")]),
+    ("<|{{ messages[0].role }}|>", [{"role": "im_end", "content": ""}]),
+    ("<{{ messages[0].content }}>", [user("s")]),
+    ("<{{ messages[0].content }}>", [user("|im_end|")]),
+    ("<|im{{ messages[0].content }}", [user(" _end|>")]),
+    ("<{{ messages[0].content | trim }}", [user("  |im_end|> and more")]),
+    ("{% for key in messages[0].args %}<{{ key }}>{% endfor %}", [user("", args={"s": {"s": 1}})]),
+    ("{{ messages[0].args.a.b[0].c }}im_end|>", [user("", args={"a": {"b": [{"c": "<|"}]}})]),
+    ("{{ messages[0].content | upper | lower }}", [user("<|IM_end|>")]),
+    ("{{ messages | tojson(ensure_ascii=True) }}", [user("<|im_end|>\ue000")]),
+    ("{{ ('[' ~ messages[0].content ~ ']') | from_json | join }}", [user('"<|im_", "end|>"')]),
+])  # fmt: skip
+def test_a_user_never_has_part_in_a_control_token(source: str, messages: list[dict[str, Any]]) -> None:
+    tok = tokenizer()
+    ids = ChatTemplate("<|im_start|>" + source).encode(tok, messages)
+    assert [i for i in ids if 256 <= i < 261] == [START]
+    assert tok.decode_bytes(ids[1:]).decode() == ChatTemplate(source).render(messages)
+
+
+def test_templates_write_control_tokens_with_roles() -> None:
+    ids = ChatTemplate("{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% endfor %}").encode(
+        tokenizer(controls=("<s>", "<|user|>", "<|critic|>")),
+        [user("user"), {"role": "critic", "content": ""}],
+    )
+    assert (
+        ids[0] == 257 and 258 not in ids and ids.count(257) == 1
+    )  # a role the template does not name is text
+    named = "{% for m in messages %}{{ m.role == 'critic' }}<|{{ m.role }}|>{% endfor %}"
+    ids = ChatTemplate(named).encode(
+        tokenizer(controls=("<s>", "<|user|>", "<|critic|>")), [{"role": "critic", "content": ""}]
+    )
+    assert ids[-1] == 258
+
+
+def test_templates_find_what_they_look_for() -> None:
+    source = "{% set c = messages[0].content %}{{ c.split('</think>')[1] if '</think>' in c }}"
+    ids = ChatTemplate(source).encode(tokenizer(), [user("x</think>y")])
+    assert ids == tokenizer().encode("y", special=False)
+
+
+def test_marks_in_the_vocabulary() -> None:
+    tok = tokenizer(controls=("<s>", "\ue000", "<\ue001x>"))
+    ids = ChatTemplate("{{ messages[0].content }}").encode(tok, [user("\ue000<x> <\ue001x>")])
+    assert max(ids) < 256 and tok.decode_bytes(ids).decode() == "\ue000<x> <\ue001x>"
+
+
+class Role(str, Enum):
+    USER = "user"
+
+
+DEEP: dict[str, Any] = {}
+DEEP["more"] = DEEP
+
+
+@pytest.mark.parametrize("messages, match", [
+    (None, "must be a list"), ("Hi", "must be a list"), (USER, "must be a list"), ([], "empty"),
+    ([{"content": "Hi"}], r"messages\[0\] has no role"), ([{"role": None, "content": "Hi"}], "no role"),
+    ([USER, {"role": 5, "content": "Hi"}], r"messages\[1\] has no role"), ([user(5)], "is 5, not text"),
+    ([user(b"<|im_end|>")], "type bytes"), ([user("", more=object())], "type object"),
+    ([user("", more=DEEP)], "nested deeper"),
+    ([user("", tool_calls=[{"arguments": '{"a":' * 200 + "1" + "}" * 200}])], "nested deeper"),
+])  # fmt: skip
+def test_messages_that_are_none(messages: Any, match: str) -> None:
+    for use in (ChatTemplate(CHATML).render, lambda m: ChatTemplate(CHATML).encode(tokenizer(), m)):
+        with pytest.raises(ParameterError, match=match):
+            use(messages)
+
+
+def test_messages_of_any_iterable() -> None:
+    want = render(CHATML, [USER])
+    assert ChatTemplate(CHATML).render(message for message in [USER]) == want
+    assert render(CHATML, [{"role": Role.USER, "content": "Hi"}]) == want  # not "Role.USER"
+    tok = tokenizer()
+    assert tok.decode_bytes(ChatTemplate(CHATML).encode(tok, iter([USER])), special=True).decode() == want
+
+
+def test_a_template_is_compiled_when_it_is_used() -> None:
+    faulty = {"tokenizer.chat_template": "{% if %}"}
+    template = ChatTemplate.from_metadata(faulty, tokenizer())
+    assert template is not None
+    with pytest.raises(ChatTemplateError, match="line 1"):
+        template.render([USER])
+    with pytest.raises(ChatTemplateError, match="line 1"):
+        ChatTemplate.from_metadata({}, tokenizer(), override="{% if %}")
 
 
 @pytest.mark.parametrize("message", ["text", None, 5])
@@ -236,9 +333,9 @@ def test_messages_that_are_no_mappings(message: Any) -> None:
 
 
 def test_templates_may_cut_content() -> None:
-    source = "<|im_start|>{{ messages[0].content.split('</think>')[-1].strip()[:12] }}<|im_end|>"
+    source = "<|im_start|>{{ messages[0].content.split('</think>')[-1].strip()[:14] }}<|im_end|>"
     ids = ChatTemplate(source).encode(tokenizer(), [{"role": "user", "content": "x</think> <|im_end|>yes "}])
-    assert tokenizer().decode_bytes(ids[1:-1]).decode() == "<|im_end|>y"  # one of the 12 was the mark
+    assert tokenizer().decode_bytes(ids[1:-1]).decode() == "<|im_end|>y"  # three of the 14 were marks
     assert ids.count(END) == 1
 
 
@@ -284,3 +381,7 @@ def test_published_templates(path: Path) -> None:
     assert text.index("Hi") < text.index("Fine <b>") < text.index("Bye")
     longer = [{"role": "system", "content": "Be brief"}, *conversation]
     assert "Be brief" in template.render(longer)
+    tok = tokenizer()
+    for messages in (conversation, longer):
+        ids = template.encode(tok, messages)
+        assert ids == tok.encode(template.render(messages), special=True)

@@ -80,11 +80,22 @@ def test_end_of_generation_is_not_text(llm: Llama) -> None:
         ([10**6], "outside the vocabulary"),
         ([-1], "outside"),
         ([1.5], "integers"),
+        ([[1], [1, 2]], "integers"),
+        (np.ones((2, 0), np.int32), "integers"),
+        (b"hello", "not bytes"),  # not the tokens 104, 101, ...
+        (bytearray(b"hello"), "not bytearray"),
+        ({1: 2}, "not dict"),
+        (None, "not NoneType"),
+        (5, "not int"),
     ],
 )
 def test_bad_prompts(llm: Llama, prompt: Any, message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         llm(prompt)
+    if "surrogate" not in message and "empty" not in message:
+        for method in (llm.eval, llm.detokenize, llm.generate):
+            with pytest.raises(ParameterError, match=message):
+                method(prompt)
 
 
 def test_empty_prompt_without_bos(tmp_path: Path) -> None:
@@ -204,6 +215,17 @@ def test_refusals_that_matter(path: Path, llm: Llama) -> None:
         llm(PROMPT, logits_processor="x")
     with pytest.raises(ParameterError, match=r"shape \(\d+,\)"):
         llm(PROMPT, logits_processor=lambda tokens, logits: logits[:5])
+    for faulty in (np.nan, np.inf, -np.inf):
+        with pytest.raises(ParameterError, match="logits_processor returned"):
+            llm(PROMPT, logits_processor=lambda tokens, logits, faulty=faulty: logits * 0 + faulty)
+    with pytest.raises(ParameterError, match="n_ctx must be"):
+        Llama(path, n_ctx=10**12)
+    for n in (1.5, "1", None):
+        with pytest.raises(ParameterError, match="n_tokens must be"):
+            llm.n_tokens = n
+    for model in (None, 5, b"x"):
+        with pytest.raises(ParameterError, match="model_path must be"):
+            Llama(model)
     with pytest.raises(AttributeError, match="create_embedding of llama-cpp-python is not supported yet"):
         _ = llm.create_embedding
     with pytest.raises(ModelNotFoundError):
@@ -220,6 +242,14 @@ def test_defaults_are_those_of_sampling_params() -> None:
             field = {"temp": "temperature"}.get(name, name)
             if hasattr(defaults, field) and field != "logit_bias":
                 assert parameter.default == getattr(defaults, field), (function, name)
+
+
+def test_spm_tokens_keep_their_space_one_by_one(tmp_path: Path) -> None:
+    with Llama(tiny.write(tmp_path / "spm.gguf", vocab="spm"), vocab_only=True, verbose=False) as llm:
+        tokens = llm.tokenize(b"hello the well")
+        assert tokens[0] == llm.token_bos() and llm.detokenize(tokens) == b"hello the well"
+        assert b"".join(llm.detokenize([token]) for token in tokens) == b" hello the well"
+        assert llm.detokenize(tokens[1:], prev_tokens=np.array(tokens[:1])) == b" hello the well"
 
 
 # Opening

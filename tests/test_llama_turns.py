@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 import pytest
 import tiny
 
-from pyllamacpp import Llama, generation
+from pyllamacpp import Llama, generation, request
 from pyllamacpp.errors import ParameterError
 
 PROMPT = "the hello and the well"
@@ -63,7 +62,8 @@ def test_threads_are_served_in_turn(llm: Llama) -> None:
     assert len(got) == 20 and all(want[prompt] == text for prompt, text in got)
 
 
-def test_an_open_stream_keeps_its_turn(llm: Llama) -> None:
+def test_an_open_stream_keeps_its_turn(llm: Llama, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generation, "_PATIENCE", 0.05)
     stream = llm(PROMPT, max_tokens=30, stream=True, logit_bias=ENDLESS)
     next(stream)
     done = threading.Event()
@@ -82,28 +82,77 @@ def test_an_open_stream_keeps_its_turn(llm: Llama) -> None:
     llm("hello", max_tokens=1)  # an abandoned stream gives its turn back
 
 
-def test_keyboard_interrupt_between_tokens(path: Path, llm: Llama) -> None:
-    def slowly(tokens: np.ndarray, logits: np.ndarray) -> np.ndarray:
-        time.sleep(0.01)
+def test_a_stream_is_carried_on_by_another_thread(llm: Llama) -> None:
+    """As in a pool of workers: the one that began it may get the next request before the stream has ended."""
+    want = text_of(llm(PROMPT, max_tokens=8))
+    stream = llm(PROMPT, max_tokens=8, stream=True)
+    texts = [text_of(next(stream))]
+
+    def carry_on() -> None:
+        time.sleep(0.1)
+        texts.extend(map(text_of, stream))
+
+    worker = threading.Thread(target=carry_on)
+    worker.start()
+    assert text_of(llm("hello", max_tokens=2)) == text_of(llm("hello", max_tokens=2))
+    worker.join()
+    assert "".join(texts) == want
+
+
+def test_a_request_inside_a_request(llm: Llama) -> None:
+    waiting = threading.Event()
+    other = threading.Thread(target=waiting.wait)
+    other.start()
+    began = time.monotonic()
+    with pytest.raises(ParameterError, match="stream of the same Llama open"):
+        llm(PROMPT, logits_processor=lambda tokens, logits: llm("hello"))
+    assert time.monotonic() - began < 1
+    waiting.set()
+    other.join()
+
+
+def test_callbacks_cannot_write_to_what_is_held(llm: Llama) -> None:
+    def write(tokens: np.ndarray, logits: np.ndarray) -> np.ndarray:
+        tokens[:] = 0
         return logits
 
-    timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    def write_logits(tokens: np.ndarray, logits: np.ndarray) -> bool:
+        logits[:] = 0
+        return False
+
+    want = text_of(llm(PROMPT, max_tokens=10))
+    for callbacks in ({"logits_processor": write}, {"stopping_criteria": write_logits}):
+        with pytest.raises(ValueError, match="read-only"):
+            llm(PROMPT, max_tokens=3, **callbacks)
+    assert text_of(llm(PROMPT, max_tokens=10)) == want
+
+
+def test_keyboard_interrupt_between_tokens(path: Path, llm: Llama) -> None:
+    calls = 0
+
+    def interrupted(tokens: np.ndarray, logits: np.ndarray) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        if calls == 9:
+            os.kill(os.getpid(), signal.SIGINT)
+        return logits
+
     with pytest.raises(KeyboardInterrupt):
-        llm(PROMPT, max_tokens=None, logits_processor=slowly, logit_bias=ENDLESS)
-    timer.join()
+        llm(PROMPT, max_tokens=None, logits_processor=interrupted, logit_bias=ENDLESS)
+    assert calls in (9, 10)
     with Llama(path, seed=1, verbose=False) as fresh:
         assert text_of(llm(PROMPT, max_tokens=20)) == text_of(fresh(PROMPT, max_tokens=20))
 
 
 @pytest.mark.parametrize("logits_all", [False, True])
 def test_interruption_anywhere_leaves_the_object_whole(path: Path, logits_all: bool) -> None:
-    """Interrupt the n-th line run in `Context` and the token loop, for every n."""
+    """Interrupt the n-th line run in `Context`, `Turn` and the token loop, for every n."""
     llm = Llama(path, seed=1, n_batch=4, logits_all=logits_all, verbose=False)
     want = text_of(llm(PROMPT, max_tokens=6, logit_bias=ENDLESS))
     rows = llm.scores.copy()
     ours = {code for f in vars(generation.Context).values() if (code := getattr(f, "__code__", None))}
-    ours.add(generation.draws.__code__)
+    ours |= {code for f in vars(generation.Turn).values() if (code := getattr(f, "__code__", None))}
+    ours |= {f.__code__ for f in (generation.draws, request.whole, request.Run.pieces)}
     for n in range(1000):
         left = n
 

@@ -10,7 +10,7 @@ namespace pllm {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int n_threads);
+  explicit ThreadPool(int n_threads);  // Error bad_value if the system refuses to start so many
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -18,7 +18,8 @@ class ThreadPool {
   int size() const { return n_threads_; }
 
   // Calls fn(thread, item) for every item in [0, n_items), thread in [0, size()). Each thread owns a contiguous range
-  // (the same items step after step stay in its caches), then steals. One caller at a time; fn must not throw.
+  // (the same items step after step stay in its caches), then steals. One caller at a time. If fn throws, the other
+  // items run all the same, then run() throws the first such exception.
   template <class Fn>
   void run(int n_items, Fn&& fn) {
     run_erased(
@@ -32,6 +33,8 @@ class ThreadPool {
   void run_erased(int n_items, Call call, void* fn);
   void helper(int thread);
   void take_items(int thread, uint64_t generation);
+  void wait_for_items();
+  void stop();
 
   int n_threads_;
   std::unique_ptr<Shared> shared_;

@@ -1,6 +1,8 @@
-// A loaded model: numbers, architecture row, weights on a backend. Immutable after loading.
+// A loaded model: numbers, architecture row, weights on a backend. Immutable after loading, but for the backend's
+// scratch memory: it computes for one session at a time.
 #pragma once
 #include <memory>
+#include <mutex>
 
 #include "backend/backend.h"
 #include "gguf/file.h"
@@ -19,6 +21,7 @@ class Model {
   const Arch& arch() const { return *arch_; }
   const Weights& weights() const { return weights_; }
   Backend& backend() const { return *backend_; }
+  std::mutex& turn() const { return turn_; }  // to be held while the backend computes
   KvShape kv_shape() const { return {hparams_.n_layer, hparams_.n_head_kv, hparams_.head_dim_k, hparams_.head_dim_v}; }
   // Local (sliding-window) layers may rotate at another base.
   const RopeFrequencies& rope(bool local) const { return local ? rope_local_ : rope_global_; }
@@ -26,6 +29,7 @@ class Model {
  private:
   std::shared_ptr<const gguf::File> file_;  // weights may be read in place
   std::unique_ptr<Backend> backend_;
+  mutable std::mutex turn_;
   Hparams hparams_;
   const Arch* arch_;
   Weights weights_;

@@ -40,6 +40,7 @@ void Session::check(std::span<const int32_t> tokens) const {
 }
 
 void Session::eval(std::span<const int32_t> tokens, Logits which, float* logits) {
+  const std::scoped_lock turn(model_->turn());
   check(tokens);
   const int64_t n_vocab = model_->hparams().n_vocab;
   std::vector<int32_t> positions, logit_rows;
@@ -68,6 +69,7 @@ void Session::eval(std::span<const int32_t> tokens, Logits which, float* logits)
 }
 
 void Session::truncate(int n_tokens) {
+  const std::scoped_lock turn(model_->turn());
   if (n_tokens < 0 || n_tokens > sequence_.n_tokens()) {
     throw Error(ErrorKind::bad_value,
                 "cannot keep " + std::to_string(n_tokens) + " tokens of " + std::to_string(sequence_.n_tokens()));

@@ -1,4 +1,5 @@
-// One sequence: its KV pages and its position.
+// One sequence: its KV pages and its position. Threads that call eval() and truncate(), of one session or of several of
+// a model, are served in turn.
 #pragma once
 #include <memory>
 #include <span>

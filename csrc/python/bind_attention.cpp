@@ -46,17 +46,14 @@ Floats elementwise(const std::string& level, const std::string& op, const Floats
       {"gelu_tanh_gate", [&](float* y, const float* u, const float*) { k.gelu_tanh_gate(y, u, n); }},
       {"silu", [&](float* y, const float*, const float*) { k.silu(y, n); }},
       {"gelu_tanh", [&](float* y, const float*, const float*) { k.gelu_tanh(y, n); }},
-      {"gelu_erf", [&](float* y, const float*, const float*) { k.gelu_erf(y, n); }},
-      {"relu_squared", [&](float* y, const float*, const float*) { k.relu_squared(y, n); }},
       {"exp2", [&](float* y, const float*, const float*) { k.exp2(y, n); }},
       {"add", [&](float* y, const float* z, const float*) { k.add(y, z, n); }},
-      {"add_scaled", [&](float* y, const float* z, const float*) { k.add_scaled(y, z, s, n); }},
       {"scale", [&](float* y, const float*, const float*) { k.scale(y, s, n); }},
       {"softcap", [&](float* y, const float*, const float*) { k.softcap(y, s, n); }},
   };
   const auto found = ops.find(op);
   check(found != ops.end(), "unknown elementwise operation");
-  const bool rope = op.starts_with("rope"), binary = rope || op.ends_with("gate") || op.starts_with("add");
+  const bool rope = op.starts_with("rope"), binary = rope || op.ends_with("gate") || op == "add";
   check(!binary || a, "this operation needs a second operand");
   check(!rope || (n_rot >= 0 && n_rot % 2 == 0 && n_rot <= n), "n_rot must be even and at most n");
   check(!a || a->size() == (rope ? n_rot : n), "the second operand must have n elements (rope: n_rot)");

@@ -96,7 +96,7 @@ void bind_model(py::module_& m) {
       .def_property_readonly("n_tokens", &Session::n_tokens)
       .def_property_readonly("kv_bytes", &Session::kv_bytes)
       .def("eval", &eval, py::arg("tokens"), py::arg("logits") = "last")
-      .def("truncate", &Session::truncate, py::arg("n_tokens"));
+      .def("truncate", &Session::truncate, py::arg("n_tokens"), py::call_guard<py::gil_scoped_release>());
 
   m.def("plan_context", &plan_context, py::arg("file"), py::arg("n_ctx") = py::none(), py::kw_only(),
         py::arg("weights_loaded") = false);

@@ -3,30 +3,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/clones.h"
+#include "sampling/passes.h"
 
 namespace pllm {
 namespace {
 
-constexpr int kBuckets = 1024;
-constexpr uint16_t kNever = 0xFFFF;
+constexpr int kBuckets = Passes::kBuckets;
+constexpr uint16_t kNever = Passes::kNever;
 
-// Which of the buckets of [lo, lo + kBuckets / scale] a distance belongs to; the last has all beyond it too.
-PLLM_INLINE int bucket_of(double distance, double lo, double scale) {
-  const double bucket = (distance - lo) * scale;
-  return static_cast<int>(bucket < kBuckets - 1 ? bucket : kBuckets - 1);
+// Which of the buckets of [lo, lo + kBuckets / scale] a distance belongs to.
+int bucket_of(double distance, double lo, double scale) {
+  return static_cast<int>(std::min((distance - lo) * scale, kBuckets - 1.0));
 }
-
-PLLM_INLINE void assign(const float* logits, const double* weights, size_t n, double center, double scale,
-                        uint16_t* buckets) {
-  for (size_t i = 0; i < n; ++i) {
-    const int bucket = bucket_of(std::abs(static_cast<double>(logits[i]) - center), 0, scale);
-    buckets[i] = static_cast<uint16_t>(weights[i] > 0 ? bucket : kNever);
-  }
-}
-PLLM_CLONES(assign_best, assign, void,
-            (const float* x, const double* w, size_t n, double center, double scale, uint16_t* buckets),
-            (x, w, n, center, scale, buckets))
 
 bool all_equal(std::span<const float> logits) {
   return std::all_of(logits.begin(), logits.end(), [&](float x) { return x == logits[0]; });
@@ -60,7 +48,7 @@ void Nearest::find(std::span<const float> logits, const Softmax& softmax, double
     }
     return;
   }
-  assign_best(logits.data(), weights, n, center, kBuckets / reach, buckets_.data());
+  passes().assign(logits.data(), weights, n, center, kBuckets / reach, buckets_.data());
   double mass[kBuckets + 1] = {};  // the last for what has weight 0
   for (size_t i = 0; i < n; ++i) mass[std::min<int>(buckets_[i], kBuckets)] += weights[i];
   const int found = bucket_reaching(reinterpret_cast<double (&)[kBuckets]>(mass), target, sum);

@@ -3,52 +3,13 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/clones.h"
 #include "sampling/exp_log.h"
+#include "sampling/passes.h"
 
 namespace pllm {
 namespace {
 
-constexpr size_t kBlock = Softmax::kBlock, kLanes = 8;
-
-// Of terms[kBlock]: eight running sums, then their sum. The order is part of the result.
-PLLM_INLINE double block_sum(const double* terms) {
-  double lanes[kLanes] = {};
-  for (size_t i = 0; i < kBlock; i += kLanes) {
-    for (size_t j = 0; j < kLanes; ++j) lanes[j] += terms[i + j];
-  }
-  double sum = 0;
-  for (const double lane : lanes) sum += lane;
-  return sum;
-}
-
-// weights[n] and the sum of each block, n a multiple of kBlock. cold: 1 / temperature.
-PLLM_INLINE void weigh(const float* logits, size_t n, double max, double cold, double* weights, double* sums) {
-  for (size_t begin = 0; begin < n; begin += kBlock, ++sums) {
-    for (size_t i = begin; i < begin + kBlock; ++i) {
-      weights[i] = exp_nonpositive((static_cast<double>(logits[i]) - max) * cold);
-    }
-    *sums = block_sum(weights + begin);
-  }
-}
-PLLM_CLONES(weigh_best, weigh, void, (const float* x, size_t n, double max, double t, double* w, double* sums),
-            (x, n, max, t, w, sums))
-
-// Sum of weight * (logit - max) * cold, n a multiple of kBlock.
-PLLM_INLINE double moment(const float* logits, const double* weights, size_t n, double max, double cold) {
-  constexpr double kFar = -1000;  // there the weight is 0, and infinity times 0 would be NaN
-  double total = 0, terms[kBlock];
-  for (size_t begin = 0; begin < n; begin += kBlock) {
-    for (size_t i = 0; i < kBlock; ++i) {
-      const double d = (static_cast<double>(logits[begin + i]) - max) * cold;
-      terms[i] = weights[begin + i] * (d < kFar ? kFar : d);
-    }
-    total += block_sum(terms);
-  }
-  return total;
-}
-PLLM_CLONES(moment_best, moment, double, (const float* x, const double* w, size_t n, double max, double t),
-            (x, w, n, max, t))
+constexpr size_t kBlock = Softmax::kBlock;
 
 // The logits after the last whole block, filled up with ones of weight 0.
 struct Tail {
@@ -68,9 +29,9 @@ void Softmax::compute(std::span<const float> logits, float max, double temperatu
   n = logits.size();
   if (weights.size() < n_blocks * kBlock) weights.resize(n_blocks * kBlock);
   sums.resize(n_blocks);
-  weigh_best(logits.data(), tail.begin, max, cold, weights.data(), sums.data());
+  passes().weigh(logits.data(), tail.begin, max, cold, weights.data(), sums.data());
   if (tail.n > 0) {
-    weigh_best(tail.values, kBlock, max, cold, weights.data() + tail.begin, sums.data() + n_blocks - 1);
+    passes().weigh(tail.values, kBlock, max, cold, weights.data() + tail.begin, sums.data() + n_blocks - 1);
   }
   total = 0;
   for (const double sum : sums) total += sum;
@@ -79,11 +40,11 @@ void Softmax::compute(std::span<const float> logits, float max, double temperatu
 double Softmax::entropy(std::span<const float> logits, float max, double temperature) const {
   const double cold = 1 / temperature;
   const Tail tail(logits);
-  double sum = moment_best(logits.data(), weights.data(), tail.begin, max, cold);
+  double sum = passes().moment(logits.data(), weights.data(), tail.begin, max, cold);
   if (tail.n > 0) {
     double last[kBlock] = {};
     std::copy_n(weights.data() + tail.begin, tail.n, last);
-    sum += moment_best(tail.values, last, kBlock, max, cold);
+    sum += passes().moment(tail.values, last, kBlock, max, cold);
   }
   return std::max(0.0, natural_log(total) - sum / total);
 }

@@ -4,10 +4,12 @@
 #include <span>
 #include <vector>
 
+#include "sampling/passes.h"
+
 namespace pllm {
 
 struct Softmax {
-  static constexpr size_t kBlock = 256;
+  static constexpr size_t kBlock = Passes::kBlock;
 
   // weights[i] = e^((logits[i] - max) / temperature); 0 where a logit is -infinity.
   void compute(std::span<const float> logits, float max, double temperature);
@@ -17,7 +19,7 @@ struct Softmax {
   size_t n = 0;
   std::vector<double> weights;  // the first n; never made smaller, as growing again would clear it
   std::vector<double> sums;     // of each kBlock weights
-  double total = 0;          // of the sums
+  double total = 0;             // of the sums
 };
 
 }  // namespace pllm

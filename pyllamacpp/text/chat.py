@@ -6,10 +6,12 @@ it never becomes a control token (`ChatTemplate.encode`).
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import numbers
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ChatTemplateError, ParameterError
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
 
 _KEY = "tokenizer.chat_template"
 _PRIVATE_USE = range(0xE000, 0xF8FF)  # of the Basic Multilingual Plane
-_MARK = "pyllamacpp_mark"  # the variable that holds `_Marker.mark` while a template runs
+_MARKER = "pyllamacpp_marker"  # the variable that holds the `_Marker` while a template runs
+_DEEPEST = 64  # levels of nesting in messages
+# Templates make control tokens of roles ("<|user|>"): of these and of those they name themselves.
+_ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 
 
 def missing_template() -> ChatTemplateError:
@@ -32,13 +37,13 @@ def missing_template() -> ChatTemplateError:
 
 
 class ChatTemplate:
-    """One compiled template. Immutable once made; safe to share between threads.
+    """One template, compiled when first used. Immutable once made; safe to share between threads.
 
     source: Jinja2 text
     bos_token, eos_token: what the template's variables of these names hold
     clock: what `strftime_now` reads
 
-    Errors: ChatTemplateError with the line if the source does not parse.
+    Errors: ChatTemplateError with the line, from `check`, `render` and `encode`, if it does not parse.
     """
 
     def __init__(
@@ -51,7 +56,16 @@ class ChatTemplate:
     ) -> None:
         self.source = source
         self._tokens = {"bos_token": bos_token, "eos_token": eos_token}
-        self._template = _compile(source, clock)
+        self._clock = clock
+        self._known: tuple[Tokenizer, _Controls] | None = None
+
+    @cached_property
+    def _compiled(self) -> tuple[jinja2.Template, frozenset[str]]:
+        return _compile(self.source, self._clock)
+
+    def check(self) -> None:
+        """Compile the template now."""
+        _ = self._compiled
 
     @classmethod
     def from_metadata(
@@ -62,7 +76,7 @@ class ChatTemplate:
         override: the text of another template, or the name of one of the file's own
         (`tokenizer.chat_template.NAME`)
 
-        Errors: ChatTemplateError if it does not parse, or if `override` is neither.
+        Errors: ChatTemplateError if `override` is neither or does not parse.
         """
         source = metadata.get(_KEY)
         if override is not None:
@@ -80,11 +94,14 @@ class ChatTemplate:
         if not isinstance(source, str):
             raise ChatTemplateError(f"{_KEY} in the file is {type(source).__name__}, not text")
         bos, eos = ("" if i is None else tokenizer.piece(i) for i in (tokenizer.bos_id, tokenizer.eos_id))
-        return cls(source, bos_token=bos, eos_token=eos)
+        template = cls(source, bos_token=bos, eos_token=eos)
+        if override is not None:  # the caller's own; a faulty one in the file matters once somebody chats
+            template.check()
+        return template
 
     def render(
         self,
-        messages: Sequence[Mapping[str, Any]],
+        messages: Iterable[Mapping[str, Any]],
         *,
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
@@ -97,15 +114,16 @@ class ChatTemplate:
         tools: undefined in the template when None
         kwargs: further variables of the template (`enable_thinking`, ...)
 
-        Errors: ChatTemplateError, with the template's own sentence where it refuses the conversation.
+        Errors: ChatTemplateError, with the template's own sentence where it refuses the conversation;
+        ParameterError for messages without a role, of other values than JSON has, or none at all.
         """
-        variables = copy.deepcopy({**kwargs, "add_generation_prompt": add_generation_prompt, "tools": tools})
-        return self._run(_prepare(messages), variables)
+        variables = {**kwargs, "add_generation_prompt": add_generation_prompt, "tools": tools}
+        return self._run(_prepare(messages), _plain(variables))
 
     def encode(
         self,
         tokenizer: Tokenizer,
-        messages: Sequence[Mapping[str, Any]],
+        messages: Iterable[Mapping[str, Any]],
         *,
         special_in_content: bool = False,
         **render_kwargs: Any,
@@ -113,7 +131,8 @@ class ChatTemplate:
         """The prompt as token ids, with exactly one BOS if the template writes it or the model expects it.
 
         The template's own text is read with control tokens, the strings of `messages` and `render_kwargs`
-        without: a user who writes "<|im_end|>" has written ten characters of text.
+        without: a user who writes "<|im_end|>" has written ten characters of text, be it in one string or in
+        several that the template joins.
 
         special_in_content: let control tokens in those strings count as such
 
@@ -122,8 +141,10 @@ class ChatTemplate:
         if special_in_content:
             return tokenizer.with_bos(tokenizer.encode(self.render(messages, **render_kwargs), special=True))
         prepared = _prepare(messages)  # before marking: joining parts or reading JSON may complete a text
-        marker = _Marker(tokenizer, [prepared, render_kwargs], self.source)
-        variables = {"add_generation_prompt": True, **marker.mark(render_kwargs), _MARK: marker.mark}
+        options: dict[str, Any] = _plain(render_kwargs)
+        marker = _Marker(self._controls(tokenizer), [prepared, options], self.source)
+        marked = {name: marker.mark(option) for name, option in options.items()}
+        variables = {"add_generation_prompt": True, **marked, _MARKER: marker}
         text = self._run(marker.mark(prepared), variables)
         ids: list[int] = []
         for piece in tokenizer.split_special(marker.unescape(text)):
@@ -133,11 +154,18 @@ class ChatTemplate:
                 ids += tokenizer.encode(marker.unmark(piece), special=False)
         return tokenizer.with_bos(ids)
 
+    def _controls(self, tokenizer: Tokenizer) -> _Controls:
+        """Kept for the tokenizer that asked last: as a rule there is one."""
+        known = self._known
+        if known is None or known[0] is not tokenizer:
+            known = self._known = (tokenizer, _Controls(tokenizer.control_texts, self._compiled[1]))
+        return known[1]
+
     def _run(self, messages: list[Any], variables: dict[str, Any]) -> str:
         if variables.get("tools") is None:
             variables.pop("tools", None)
         try:
-            return self._template.render(messages=messages, **{**self._tokens, **variables})
+            return self._compiled[0].render(messages=messages, **{**self._tokens, **variables})
         except ChatTemplateError:
             raise
         except Exception as error:  # whatever a stranger's program may raise
@@ -147,23 +175,58 @@ class ChatTemplate:
             ) from error
 
 
-class _Marker:
-    """Keeps the texts of control tokens in users' strings from being control tokens in the rendered prompt.
+class _Controls:
+    """What marking has to know of a tokenizer's control tokens and of the words a template looks for."""
 
-    A private-use character that occurs nowhere else is put after their first character before rendering, and
-    taken out after the prompt was cut at control tokens. So a template may trim, slice and move content as it
-    likes.
+    def __init__(self, texts: Collection[str], words: frozenset[str]) -> None:
+        """texts: of the control tokens, quick to ask for membership."""
+        self.joined = "\n".join(["", *texts, ""])
+        self.single = [text for text in texts if len(text) == 1]
+        self._longest = max(map(len, texts), default=0)
+        first = {text[0] for text in texts if len(text) > 1}
+        self._last = {text[-1] for text in texts}
+        self.begins = re.compile(f"[{re.escape(''.join(sorted(first)))}]") if first else None
+        self._words = words | _ROLES
+        # Where these stand no control token can begin: "<think>", not "<|".
+        self.looked_for = tuple(
+            word for word in words
+            if word[:1] in first and f"\n{word}" not in self.joined
+            and not any(word[:n] in texts for n in range(1, len(word)))
+        )  # fmt: skip
+
+    def could_end_with(self, text: str) -> bool:
+        """Whether a template that writes the beginning of a control token before `text` may complete it."""
+        if not text or text in self._words:
+            return False
+        if len(text) < self._longest and text in self.joined:
+            return True
+        head = text[: self._longest]
+        ends = (i + 1 for i, character in enumerate(head) if character in self._last)
+        return any(f"{head[:end]}\n" in self.joined for end in ends)
+
+
+class _Marker:
+    """Keeps users' strings from being part of a control token in the rendered prompt.
+
+    A mark, a private-use character that occurs nowhere else, is put into them before rendering and taken out
+    after the prompt was cut at control tokens: behind each character that begins a control token, be the rest
+    of its text there or yet to come, and before a string that could be the rest of one. So a template may
+    trim, slice, join and move content as it likes. Left alone are the words the template itself looks for,
+    such as "</think>" or a field's name, and the usual roles.
     """
 
-    def __init__(self, tokenizer: Tokenizer, values: Any, source: str) -> None:
+    def __init__(self, controls: _Controls, values: Any, source: str) -> None:
         strings: list[str] = []
         _collect(values, strings)
-        self._tokenizer = tokenizer
-        used = "\n".join([source, *strings]).lower()
-        self._free = (chr(c) for c in _PRIVATE_USE if chr(c) not in used and f"\\u{c:04x}" not in used)
-        self._mark = next(self._free)
-        self._restored: dict[str, str | int | None] = {self._mark: ""}
-        self._stand_in: dict[str, str] = {}
+        self._controls = controls
+        used = "\n".join([source, controls.joined, *strings]).lower()
+        free = (chr(c) for c in _PRIVATE_USE if chr(c) not in used and f"\\u{c:04x}" not in used)
+        self._mark = next(free)
+        # A control token of one character cannot be broken: another mark stands in for it.
+        single = [text for text in controls.single if any(text in string for string in strings)]
+        marks = "".join(mark for mark, _ in zip(free, single, strict=False))
+        self._stand_in = str.maketrans("".join(single), marks)
+        self._restored = str.maketrans(marks, "".join(single), self._mark)
 
     def mark(self, value: Any) -> Any:
         """A copy of `value` with every string in it marked, keys included."""
@@ -171,41 +234,32 @@ class _Marker:
             return self._mark_text(value)
         if isinstance(value, Mapping):
             return {self.mark(key): self.mark(item) for key, item in value.items()}
-        if isinstance(value, (list, tuple)):
+        if isinstance(value, list):
             return [self.mark(item) for item in value]
         return value
 
     def unescape(self, text: str) -> str:
         """Marks that a template's `tojson(ensure_ascii=True)` has escaped, as characters again."""
         for mark in self._restored:
-            text = text.replace(f"\\u{ord(mark):04x}", mark)
+            text = text.replace(f"\\u{mark:04x}", chr(mark))
         return text
 
     def unmark(self, text: str) -> str:
         """`text` as the user wrote it."""
-        return text.translate(str.maketrans(self._restored))
+        return text.translate(self._restored)
 
     def _mark_text(self, text: str) -> str:
-        # Again until nothing is found: breaking one token's text may uncover another's that overlaps it.
-        while found := list(self._tokenizer.find_control(text)):
-            parts: list[str] = []
-            done = 0
-            for start, end, _ in found:
-                parts.append(text[done:start])
-                if end - start == 1:
-                    parts.append(self._stand_in_for(text[start]))
-                else:
-                    parts += [text[start], self._mark, text[start + 1 : end]]
-                done = end
-            text = "".join(parts) + text[done:]
-        return text
+        marked = text.translate(self._stand_in) if self._stand_in else text
+        if self._controls.begins is not None:
+            marked = self._controls.begins.sub(self._break, marked)
+        if self._controls.could_end_with(text.strip()):
+            at = len(text) - len(text.lstrip())
+            marked = marked[:at] + self._mark + marked[at:]
+        return marked
 
-    def _stand_in_for(self, character: str) -> str:
-        """A mark in place of a control token of one character, which cannot be broken."""
-        if character not in self._stand_in:
-            self._stand_in[character] = mark = next(self._free)
-            self._restored[mark] = character
-        return self._stand_in[character]
+    def _break(self, found: re.Match[str]) -> str:
+        looked_for = found.string.startswith(self._controls.looked_for, found.start())
+        return found[0] if looked_for else found[0] + self._mark
 
 
 def _collect(value: Any, into: list[str]) -> None:
@@ -215,35 +269,62 @@ def _collect(value: Any, into: list[str]) -> None:
         for key, item in value.items():
             _collect(key, into)
             _collect(item, into)
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, list):
         for item in value:
             _collect(item, into)
 
 
-def _prepare(messages: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """A deep copy of the messages in the shape templates expect."""
-    result: list[Any] = []
-    for i, message in enumerate(messages):
-        if not isinstance(message, Mapping):
-            raise ParameterError(
-                f"messages[{i}] is {type(message).__name__}, not a mapping with role and content"
-            )
-        prepared = copy.deepcopy(dict(message))
-        if "content" in prepared:
-            prepared["content"] = _flatten(prepared["content"])
-        calls = prepared.get("tool_calls")
-        for call in calls if isinstance(calls, list) else ():
-            function = call.get("function", call) if isinstance(call, dict) else None
-            if isinstance(function, dict) and isinstance(function.get("arguments"), str):
-                function["arguments"] = _object_or_text(function["arguments"])
-        result.append(prepared)
+def _prepare(messages: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """A copy of the messages in the shape templates expect."""
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+        raise ParameterError('messages must be a list of {"role": ..., "content": ...}')
+    result = [_prepare_one(f"messages[{i}]", message) for i, message in enumerate(messages)]
+    if not result:
+        raise ParameterError("messages is empty", 'Give at least one {"role": "user", "content": ...}.')
     return result
 
 
-def _flatten(content: Any) -> Any:
+def _prepare_one(name: str, message: Any) -> dict[str, Any]:
+    if not isinstance(message, Mapping):
+        raise ParameterError(f"{name} is {type(message).__name__}, not a mapping with role and content")
+    prepared: dict[str, Any] = _plain(message)
+    role = prepared.get("role")
+    if not isinstance(role, str) or not role:
+        raise ParameterError(f"{name} has no role", "Usual roles are system, user, assistant and tool.")
+    if "content" in prepared:
+        prepared["content"] = _flatten(name, prepared["content"])
+    calls = prepared.get("tool_calls")
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function", call) if isinstance(call, dict) else None
+        if isinstance(function, dict) and isinstance(function.get("arguments"), str):
+            function["arguments"] = _object_or_text(function["arguments"])
+    return prepared
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """A copy of what JSON can hold. Strings are plain ones: an Enum's member would be printed by its name."""
+    if depth > _DEEPEST:
+        raise ParameterError(f"the messages are nested deeper than {_DEEPEST} levels")
+    if isinstance(value, str):
+        return str.__str__(value)
+    if value is None or isinstance(value, numbers.Number):
+        return value
+    if isinstance(value, Mapping):
+        return {_plain(key, depth + 1): _plain(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, depth + 1) for item in value]
+    raise ParameterError(
+        f"the messages hold a value of type {type(value).__name__}",
+        "Templates are given what JSON can hold: text, numbers, lists and mappings.",
+    )
+
+
+def _flatten(name: str, content: Any) -> Any:
     """Content as one string where it is None or a list of text parts."""
     if content is None:
         return ""
+    if isinstance(content, numbers.Number):
+        raise ParameterError(f"the content of {name} is {content!r}, not text")
     if not isinstance(content, list):
         return content
     texts = []
@@ -251,7 +332,7 @@ def _flatten(content: Any) -> Any:
         kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
         if kind != "text" or not isinstance(part.get("text"), str):
             raise ChatTemplateError(
-                f"a message has a content part of type {kind!r}",
+                f"{name} has a content part of type {kind!r}",
                 "Only text parts are supported: {'type': 'text', ...}.",
             )
         texts.append(part["text"])
@@ -261,17 +342,21 @@ def _flatten(content: Any) -> Any:
 def _object_or_text(arguments: str) -> Any:
     try:
         value = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments
-    return value if isinstance(value, dict) else arguments
+    return _plain(value) if isinstance(value, dict) else arguments
 
 
-def _compile(source: str, clock: Callable[[], datetime]) -> jinja2.Template:
-    from jinja2 import TemplateError, TemplateSyntaxError
+def _compile(source: str, clock: Callable[[], datetime]) -> tuple[jinja2.Template, frozenset[str]]:
+    """The template and the words it looks for in its input: its string constants and names of fields."""
+    from jinja2 import TemplateError, TemplateSyntaxError, nodes
 
     environment = _environment(clock)
     try:
-        return environment.from_string(source)
+        tree = environment.parse(source)
+        words = {node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)}
+        words.update(node.attr for node in tree.find_all(nodes.Getattr))
+        return environment.from_string(tree), frozenset(words)
     except TemplateSyntaxError as error:
         raise ChatTemplateError(
             f"the chat template does not parse: line {error.lineno}: {error.message}"
@@ -340,9 +425,8 @@ def _to_json(
 
 def _from_json(context: jinja2.runtime.Context, text: str) -> Any:
     """The value of JSON text, marked as users' strings are: an escape may have hidden a control token."""
-    value = json.loads(text)
-    mark = context.get(_MARK)
-    return mark(value) if mark else value
+    marker = context.get(_MARKER)
+    return marker.mark(json.loads(marker.unmark(text))) if marker else json.loads(text)
 
 
 def _listed(value: Any) -> list[Any]:

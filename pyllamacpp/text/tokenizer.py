@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -131,9 +131,10 @@ class Tokenizer:
         """`text` cut at control tokens: their ids, and between them the plain stretches (never empty)."""
         return self._cut(text, self._control)
 
-    def find_control(self, text: str) -> Iterator[tuple[int, int, int]]:
-        """(start, end, id) of the control tokens that `encode(text, special=True)` would read in `text`."""
-        return self._control.finditer(text)
+    @property
+    def control_texts(self) -> Collection[str]:
+        """What `split_special` looks for."""
+        return self._control_ids.keys()
 
     def with_bos(self, ids: list[int]) -> list[int]:
         """`ids` with exactly one BOS in front if the model expects one (`add_bos`), else as they are."""

@@ -1,5 +1,6 @@
 // Thread pool, half conversions, memory: what is awkward to reach from Python. Run under sanitizers.
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <thread>
@@ -39,6 +40,45 @@ static void runs_follow_each_other() {
   for (size_t i = 0; i < data.size(); i++) CHECK(data[i] == long(i) * 3000);
 }
 
+// The caller stops watching and sleeps while a helper is held up inside an item.
+static void caller_waits_for_slow_items() {
+  ThreadPool pool(2);
+  for (int round = 0; round < 20; round++) {
+    std::atomic<int> done{0};
+    pool.run(2, [&](int, int) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(round % 2 ? 1 : 0) + std::chrono::microseconds(10 * round));
+      done++;
+    });
+    CHECK(done == 2);
+  }
+}
+
+static void exceptions_come_out_of_run() {
+  for (int n_threads : {1, 2, 5}) {
+    ThreadPool pool(n_threads);
+    for (int bad : {0, 49, 99}) {
+      std::atomic<int> running{0};
+      int caught = -1;
+      try {
+        pool.run(100, [&](int, int item) {
+          running++;
+          if (item == bad) {
+            running--;
+            throw item;
+          }
+          running--;
+        });
+      } catch (int item) {
+        caught = item;
+      }
+      CHECK(caught == bad && running == 0);
+      std::atomic<int> hits{0};
+      pool.run(100, [&](int, int) { hits++; });  // as good as new
+      CHECK(hits == 100);
+    }
+  }
+}
+
 static void halves_round_trip() {
   for (uint32_t h = 0; h < 0x10000; h++) {
     const float f = half_to_float(uint16_t(h));
@@ -69,6 +109,8 @@ static void memory_is_zero_and_aligned() {
 int main() {
   pool_runs_every_item_once();
   runs_follow_each_other();
+  caller_waits_for_slow_items();
+  exceptions_come_out_of_run();
   halves_round_trip();
   memory_is_zero_and_aligned();
   std::printf("%d failed\n", failures);

@@ -89,17 +89,9 @@ void gate(float* g, const float* u, int64_t n) {
   map(g, n,
       [=](int64_t i, int64_t count) SIMD_FN { return mul(Act(load_part(g + i, count)), load_part(u + i, count)); });
 }
-SIMD_INLINE F relu_squared(F x) {
-  const F r = max(setf(0.f), x);
-  return mul(r, r);
-}
 
 void add_row(float* x, const float* y, int64_t n) {
   map(x, n, [=](int64_t i, int64_t count) SIMD_FN { return add(load_part(x + i, count), load_part(y + i, count)); });
-}
-void add_scaled(float* x, const float* y, float s, int64_t n) {
-  map(x, n,
-      [=](int64_t i, int64_t count) SIMD_FN { return fma(load_part(y + i, count), setf(s), load_part(x + i, count)); });
 }
 void scale(float* x, float s, int64_t n) {
   map(x, n, [=](int64_t i, int64_t count) SIMD_FN { return mul(load_part(x + i, count), setf(s)); });
@@ -117,11 +109,8 @@ constexpr ElementwiseKernels kElementwise = {
     .gelu_tanh_gate = gate<gelu_tanh>,
     .silu = activate<silu>,
     .gelu_tanh = activate<gelu_tanh>,
-    .gelu_erf = activate<gelu_erf>,
-    .relu_squared = activate<relu_squared>,
     .exp2 = activate<exp2>,
     .add = add_row,
-    .add_scaled = add_scaled,
     .scale = scale,
     .softcap = softcap,
 };

@@ -37,26 +37,16 @@ struct Pair {
   F a, b;
 };
 SIMD_INLINE Pair unzip(F a, F b) {  // {a0 a2 .. b0 b2 .., a1 a3 .. b1 b3 ..}
-  constexpr int kHalf = kLanes / 2;
-  Pair out{};
-  for (int i = 0; i < kHalf; i++) {
-    out.a[i] = a[2 * i];
-    out.a[i + kHalf] = b[2 * i];
-    out.b[i] = a[2 * i + 1];
-    out.b[i + kHalf] = b[2 * i + 1];
-  }
-  return out;
+  float in[2 * kLanes], even[kLanes], odd[kLanes];
+  storef(in, a);
+  storef(in + kLanes, b);
+  for (int i = 0; i < kLanes; i++) even[i] = in[2 * i], odd[i] = in[2 * i + 1];
+  return {loadf(even), loadf(odd)};
 }
 SIMD_INLINE Pair zip(F even, F odd) {  // its inverse
-  constexpr int kHalf = kLanes / 2;
-  Pair out{};
-  for (int i = 0; i < kHalf; i++) {
-    out.a[2 * i] = even[i];
-    out.a[2 * i + 1] = odd[i];
-    out.b[2 * i] = even[i + kHalf];
-    out.b[2 * i + 1] = odd[i + kHalf];
-  }
-  return out;
+  float out[2 * kLanes];
+  for (int i = 0; i < kLanes; i++) out[2 * i] = even[i], out[2 * i + 1] = odd[i];
+  return {loadf(out), loadf(out + kLanes)};
 }
 SIMD_INLINE void store_half(void* p, F v) {
   uint16_t h[kLanes];
