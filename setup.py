@@ -53,9 +53,9 @@ def call(*command: str) -> None:
     """Run a tool; it says itself what is wrong, so no traceback of ours comes after that."""
     try:
         subprocess.run(command, check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
+    except (OSError, subprocess.CalledProcessError):
         raise SystemExit(
-            f"error: building the C++ code failed: {error}\n"
+            "error: building the C++ code failed\n"
             "hint: the first error above says why; a C++20 compiler is needed (GCC >= 11 or Clang >= 14); "
             "the environment variable CXX chooses one"
         ) from None

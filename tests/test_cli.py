@@ -124,6 +124,7 @@ def test_piped_input_is_the_prompt(
         (["-p", "x", "--top-k", "-5"], "", 2, "top_k must be an integer >= -1, not -5"),
         (["-p", "x", "-c", "-1"], "", 2, "n_ctx must be an integer >= 0 or None, not -1"),
         (["-p", "x", "-m", "other.gguf"], "", 2, "two models are given"),
+        (["-p", "x", "-m", ""], "", 2, "two models are given"),
         (["-p", "x", "--raw", "--system", "y"], "", 2, "--system"),
         (["-p", "x", "--seed", "a"], "", 2, "--seed"),
         (["-p", "x", "--nonsense"], "", 2, "--nonsense"),
@@ -152,6 +153,9 @@ def test_chat_template_file_is_read(fake: type[FakeLlama], tmp_path: Path) -> No
 
 
 def test_unknown_model_is_one_message_with_a_hint(fake: type[FakeLlama]) -> None:
+    for empty in (["run", ""], ["run", "-m", ""]):  # an unset variable of a script is not the default model
+        result = invoke(*empty, "-p", "x")
+        assert result.exit_code == 3 and result.stderr.startswith("error: no such model: ''")
     result = invoke("run", "smolm2", "-p", "x")
     assert result.exit_code == 3
     assert result.stderr.startswith("error: no such model: 'smolm2'\nhint: Did you mean smollm2?")
@@ -372,6 +376,41 @@ def test_bad_files_end_with_their_code(command: Any, model: str, tmp_path: Path)
         assert err.startswith(b"error: ") and b"Traceback" not in err
     process = command("run", model, "-p", "word " * 50, "-c", "64")
     assert process.communicate(timeout=60)[1].startswith(b"error: ") and process.returncode == 2
+
+
+def test_interrupt_while_starting_leaves_no_traceback(command: Any, model: str) -> None:
+    code = (
+        "import os, signal, sys, builtins; real = builtins.__import__\n"
+        "def stop(name, *rest):\n"
+        "    if name == 'typer': os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return real(name, *rest)\n"
+        "builtins.__import__ = stop\n"
+        "from pyllamacpp.__main__ import main; main()"
+    )
+    process = command("run", model, "-p", "x", entry=("-c", code))
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (-signal.SIGINT, b"", b"")
+
+
+def test_background_job_leaves_interrupts_to_others(command: Any, model: str) -> None:
+    """A shell starts its background jobs with SIGINT ignored."""
+    entry = ("-c", "from pyllamacpp.__main__ import main; main()")
+    ignore = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
+    process = command("run", model, "-p", "x", "--raw", "--max-tokens", "300", entry=entry, **ignore)
+    assert process.stdout.read(1)
+    for _ in range(3):
+        process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_closed_standard_input_is_no_prompt(command: Any, model: str) -> None:
+    closed = {"stdin": None, "preexec_fn": lambda: os.close(0)}
+    process = command("run", model, **closed)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 2 and out == b"" and err.startswith(b"error: the prompt is empty")
+    process = command("run", model, "-p", "x", "--max-tokens", "2", **closed)
+    assert process.communicate(timeout=60)[1] == b"" and process.returncode == 0
 
 
 def test_reader_that_leaves_ends_it_quietly(command: Any, model: str) -> None:

