@@ -145,9 +145,7 @@ class ChatTemplate:
         """
         if special_in_content:
             return tokenizer.with_bos(tokenizer.encode(self.render(messages, **render_kwargs), special=True))
-        prepared = self._prepare(
-            messages
-        )  # before marking: joining parts or reading JSON may complete a text
+        prepared = self._prepare(messages)  # before marking: joining parts may complete a text
         options: dict[str, Any] = _plain(render_kwargs)
         marker = _Marker(self._controls(tokenizer), [prepared, options], self.source)
         marked = {name: marker.mark(option) for name, option in options.items()}
@@ -314,13 +312,11 @@ def _prepare_one(name: str, message: Any) -> dict[str, Any]:
 
 
 def _shorten_ids(messages: list[Any]) -> None:
-    """Ids of calls as Mistral's templates insist on them: nine letters or digits, the same in call and result."""
+    """Ids of calls as Mistral's templates insist on: nine letters or digits, equal in call and result."""
     for message in messages:
         calls = message.get("tool_calls")
-        for holder, key in [
-            (message, "tool_call_id"),
-            *((c, "id") for c in calls or () if isinstance(c, dict)),
-        ]:
+        ids = [(call, "id") for call in calls or () if isinstance(call, dict)]
+        for holder, key in [(message, "tool_call_id"), *ids]:
             given = holder.get(key)
             if isinstance(given, str) and not re.fullmatch("[A-Za-z0-9]{9}", given):
                 holder[key] = hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()[:9]

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import ChatTemplateError
 
-_SECONDS = 0.8
+_SECONDS = 0.5  # of CPU
 _CHARACTERS_A_SECOND = 10_000_000  # of input: a long conversation may take longer
 _LARGEST = 4 << 20  # characters or items in one value, and this many times the input:
 _LARGEST_SHARE = 4
