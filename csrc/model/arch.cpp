@@ -7,12 +7,23 @@
 namespace pllm {
 namespace {
 
+using namespace std::string_view_literals;
+
+constexpr std::string_view kLlamaNeeds[] = {"ffn_gate.weight"sv};
+constexpr std::string_view kQwen2Needs[] = {"ffn_gate.weight"sv, "attn_q.bias"sv, "attn_k.bias"sv, "attn_v.bias"sv};
+constexpr std::string_view kQwen3Needs[] = {"ffn_gate.weight"sv, "attn_q_norm.weight"sv, "attn_k_norm.weight"sv};
+constexpr std::string_view kGemma3Needs[] = {"ffn_gate.weight"sv, "attn_q_norm.weight"sv, "attn_k_norm.weight"sv,
+                                             "post_attention_norm.weight"sv, "post_ffw_norm.weight"sv};
+
 constexpr Arch kArchs[] = {
-    {.name = "llama", .rope = RopeStyle::interleaved},  // Llama 1-3, Mistral, SmolLM2, TinyLlama
-    {.name = "qwen2"},
-    {.name = "qwen3"},
+    // Llama 1-3, Mistral, SmolLM2, TinyLlama
+    {.name = "llama", .rope = RopeStyle::interleaved, .needs = kLlamaNeeds},
+    {.name = "qwen2", .needs = kQwen2Needs},
+    {.name = "qwen3", .needs = kQwen3Needs},
     {.name = "gemma3",
      .activation = ActivationFn::gelu_tanh,
+     .needs = kGemma3Needs,
+     .sliding_window = true,
      .derive =
          [](Hparams& h) {
            if (!h.embed_scale) h.embed_scale = std::sqrt(float(h.n_embd));

@@ -1,7 +1,8 @@
 // What a GGUF file does not say about itself, one row an architecture.
 //
 // Precedence: metadata > which tensors are present, and their shapes > the row > the row's derive hook. From presence:
-// biases, q/k norms, post norms, a gated or plain feed-forward, fused projections, tied output.
+// biases, q/k norms, post norms, a gated or plain feed-forward, fused projections, tied output; a row names those of
+// them that its models cannot lack.
 #pragma once
 #include <span>
 #include <string>
@@ -17,6 +18,11 @@ struct Arch {
   RopeStyle rope = RopeStyle::half_split;
   NormKind norm = NormKind::rms;
   ActivationFn activation = ActivationFn::silu;
+  std::span<const std::string_view> needs = {};  // tensors of every layer beyond those that all models have
+  // Whether attention.sliding_window is obeyed. Some converters write the key for models whose window is off or was
+  // never used in practice (Mistral 7B v0.1, Qwen2); llama.cpp ignores it for those architectures, and so do we: the
+  // same file gives the same tokens.
+  bool sliding_window = false;
   void (*derive)(Hparams&) = nullptr;  // values computed from other values; fills only what the metadata left open
 };
 

@@ -2,9 +2,9 @@
 // scratch memory: it computes for one session at a time.
 #pragma once
 #include <memory>
-#include <mutex>
 
 #include "backend/backend.h"
+#include "base/fork.h"
 #include "gguf/file.h"
 #include "model/arch.h"
 #include "model/hparams.h"
@@ -20,16 +20,17 @@ class Model {
   const Hparams& hparams() const { return hparams_; }
   const Arch& arch() const { return *arch_; }
   const Weights& weights() const { return weights_; }
+  const gguf::File& file() const { return *file_; }
   Backend& backend() const { return *backend_; }
-  std::mutex& turn() const { return turn_; }  // to be held while the backend computes
+  ForkMutex& turn() const { return turn_; }  // held while a step uses the backend
   KvShape kv_shape() const { return {hparams_.n_layer, hparams_.n_head_kv, hparams_.head_dim_k, hparams_.head_dim_v}; }
   // Local (sliding-window) layers may rotate at another base.
   const RopeFrequencies& rope(bool local) const { return local ? rope_local_ : rope_global_; }
 
  private:
+  mutable ForkMutex turn_;
   std::shared_ptr<const gguf::File> file_;  // weights may be read in place
   std::unique_ptr<Backend> backend_;
-  mutable std::mutex turn_;
   Hparams hparams_;
   const Arch* arch_;
   Weights weights_;

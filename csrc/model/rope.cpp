@@ -19,13 +19,14 @@ void apply_yarn(RopeFrequencies& f, int n_rot, float base, const RopeScaling& s)
     const double ramp = std::clamp((i - low) / std::max(0.001, high - low), 0.0, 1.0);  // 0: keep, 1: interpolate
     f.inv_freq[size_t(i)] = float(f.inv_freq[size_t(i)] * ((1 - ramp) + ramp / s.factor));
   }
-  f.magnitude = float(s.attn_factor * (s.factor > 1 ? 0.1 * std::log(double(s.factor)) + 1 : 1.0));
+  if (s.factor > 1) f.magnitude = float(s.attn_factor * (0.1 * std::log(double(s.factor)) + 1));
 }
 
 }  // namespace
 
 RopeFrequencies rope_frequencies(int n_rot, float base, const RopeScaling& scaling, std::span<const float> factors) {
   RopeFrequencies f;
+  f.magnitude = scaling.attn_factor;
   for (int i = 0; i < n_rot / 2; i++) {
     float v = float(1.0 / std::pow(double(base), 2.0 * i / n_rot));
     if (!factors.empty()) v /= factors[size_t(i)];

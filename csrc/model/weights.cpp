@@ -1,7 +1,10 @@
 #include "model/weights.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
+#include <unordered_set>
 
 #include "base/error.h"
 
@@ -17,7 +20,12 @@ class Loader {
   Loader(const gguf::File& file, Backend& backend) : file_(file), backend_(backend) {}
 
   WeightPtr require(const std::string& name, int64_t rows, int64_t cols, WeightUse use) {
-    if (WeightPtr w = optional(name, rows, cols, use)) return w;
+    need(name);
+    return optional(name, rows, cols, use);
+  }
+
+  void need(const std::string& name) const {
+    if (file_.tensor(name)) return;
     throw Error(ErrorKind::missing_tensor, "tensor " + name + " is missing from " + file_.path(),
                 "The file itself is whole: it was made without this tensor. Get another copy or convert it again.");
   }
@@ -25,6 +33,8 @@ class Loader {
   WeightPtr optional(const std::string& name, int64_t rows, int64_t cols, WeightUse use) {
     const gguf::Tensor* t = file_.tensor(name);
     if (!t) return nullptr;
+    file_.check_size();
+    used_.insert(t->name);
     const bool fits = t->shape[0] == cols && t->shape[1] == rows && t->shape[2] == 1 && t->shape[3] == 1;
     if (!fits) {
       throw Error(ErrorKind::bad_shape,
@@ -42,6 +52,40 @@ class Loader {
     return backend_.upload(view, use, [&](const uint8_t* data, size_t bytes) { file_.release(*t, data, bytes); });
   }
 
+  // llama3's rope scaling: (n) divisors of the frequencies.
+  std::vector<float> rope_factors(int64_t n) {
+    const gguf::Tensor* t = file_.tensor("rope_freqs.weight");
+    if (!t) return {};
+    file_.check_size();
+    used_.insert(t->name);
+    if (t->shape[0] != n || t->shape[1] != 1 || t->format != Format::F32) {
+      throw Error(ErrorKind::bad_shape,
+                  "tensor rope_freqs.weight: expected " + std::to_string(n) + " F32 values, the file has " +
+                      std::to_string(t->shape[0]) + " of " + std::string(t->type_name),
+                  "The file is corrupt or made by a broken converter.");
+    }
+    std::vector<float> factors(static_cast<size_t>(n));
+    std::memcpy(factors.data(), t->data, factors.size() * sizeof(float));
+    for (const float f : factors) {
+      if (std::isnormal(f) && f > 0) continue;
+      throw Error(ErrorKind::bad_file, "tensor rope_freqs.weight: " + std::to_string(f) + " is no divisor",
+                  "The file is corrupt or made by a broken converter.");
+    }
+    return factors;
+  }
+
+  // A tensor that nothing reads belongs to a computation which this engine would leave out, or to a layer beyond the
+  // metadata's count: the answers would be wrong.
+  void refuse_unused(const Hparams& h) const {
+    for (const gguf::Tensor& t : file_.tensors()) {
+      if (used_.contains(t.name) || t.name.ends_with(".attn_rot_embd.weight")) continue;  // derived, in early files
+      throw Error(ErrorKind::unsupported_model,
+                  "tensor " + std::string(t.name) + " has no use in a model of architecture " + h.arch + " with " +
+                      std::to_string(h.n_layer) + " layers",
+                  "It is a variant that is not supported, or the file was made by a broken converter.");
+    }
+  }
+
   WeightPtr vector(const std::string& name, int64_t n, bool needed) {
     return needed ? require(name, 1, n, WeightUse::vector) : optional(name, 1, n, WeightUse::vector);
   }
@@ -49,9 +93,10 @@ class Loader {
  private:
   const gguf::File& file_;
   Backend& backend_;
+  std::unordered_set<std::string_view> used_;
 };
 
-Layer load_layer(Loader& in, const Hparams& h, int il) {
+Layer load_layer(Loader& in, const Arch& arch, const Hparams& h, int il) {
   const std::string p = "blk." + std::to_string(il) + ".";
   const int64_t q = int64_t(h.n_head) * h.head_dim_k, k = int64_t(h.n_head_kv) * h.head_dim_k;
   const int64_t v = int64_t(h.n_head_kv) * h.head_dim_v, att = int64_t(h.n_head) * h.head_dim_v;
@@ -61,6 +106,7 @@ Layer load_layer(Loader& in, const Hparams& h, int il) {
   };
   const auto vec = [&](const char* name, int64_t n, bool needed = false) { return in.vector(p + name, n, needed); };
 
+  for (const std::string_view name : arch.needs) in.need(p + std::string(name));
   Layer l;
   l.attn_norm = vec("attn_norm.weight", n_embd, true);
   l.attn_norm_bias = vec("attn_norm.bias", n_embd);
@@ -87,25 +133,11 @@ Layer load_layer(Loader& in, const Hparams& h, int il) {
   return l;
 }
 
-// llama3's rope scaling: divisors of the frequencies, as a tensor.
-std::vector<float> load_rope_factors(const gguf::File& file, const Hparams& h) {
-  const gguf::Tensor* t = file.tensor("rope_freqs.weight");
-  if (!t) return {};
-  const int64_t n = h.n_rot / 2;
-  if (t->shape[0] != n || t->shape[1] != 1 || t->format != Format::F32) {
-    throw Error(ErrorKind::bad_shape, "tensor rope_freqs.weight: expected " + std::to_string(n) +
-                                          " F32 values, the file has " + std::to_string(t->shape[0]));
-  }
-  std::vector<float> factors(static_cast<size_t>(n));
-  std::memcpy(factors.data(), t->data, factors.size() * sizeof(float));
-  return factors;
-}
-
 size_t bytes_of(const WeightPtr& w) { return w ? w->bytes : 0; }
 
 }  // namespace
 
-Weights load_weights(const gguf::File& file, Hparams& h, Backend& backend) {
+Weights load_weights(const gguf::File& file, const Arch& arch, Hparams& h, Backend& backend) {
   if (file.tensors().empty()) {
     throw Error(ErrorKind::unsupported_model, file.path() + " holds a vocabulary without weights",
                 "Open it with vocab_only=True, or take the model's full file.");
@@ -113,7 +145,8 @@ Weights load_weights(const gguf::File& file, Hparams& h, Backend& backend) {
   Loader in(file, backend);
   Weights w;
   const gguf::Tensor* embd = file.tensor("token_embd.weight");
-  h.n_vocab = embd ? int(embd->shape[1]) : 0;
+  constexpr int64_t kMaxVocab = 1 << 24;
+  h.n_vocab = embd ? int(std::min(embd->shape[1], kMaxVocab)) : 0;  // beyond it the shape is refused
   if (const size_t n_tokens = file.array_size("tokenizer.ggml.tokens"); embd && n_tokens > size_t(h.n_vocab)) {
     throw Error(ErrorKind::bad_shape,
                 "the vocabulary has " + std::to_string(n_tokens) + " tokens but token_embd.weight only " +
@@ -126,8 +159,9 @@ Weights load_weights(const gguf::File& file, Hparams& h, Backend& backend) {
   if (!tied) w.output = in.require("output.weight", h.n_vocab, h.n_embd, WeightUse::product);
   w.output_norm = in.vector("output_norm.weight", h.n_embd, true);
   w.output_norm_bias = in.vector("output_norm.bias", h.n_embd, false);
-  for (int il = 0; il < h.n_layer; il++) w.layers.push_back(load_layer(in, h, il));
-  w.rope_factors = load_rope_factors(file, h);
+  for (int il = 0; il < h.n_layer; il++) w.layers.push_back(load_layer(in, arch, h, il));
+  w.rope_factors = in.rope_factors(h.n_rot / 2);
+  in.refuse_unused(h);
   return w;
 }
 

@@ -5,6 +5,7 @@
 
 #include "backend/backend.h"
 #include "gguf/file.h"
+#include "model/arch.h"
 #include "model/hparams.h"
 
 namespace pllm {
@@ -36,7 +37,7 @@ struct Weights {
 };
 
 // Uploads all tensors and sets h.n_vocab. Errors: missing_tensor, bad_shape, unsupported_model (a tensor's format).
-Weights load_weights(const gguf::File& file, Hparams& h, Backend& backend);
+Weights load_weights(const gguf::File& file, const Arch& arch, Hparams& h, Backend& backend);
 
 // Bytes the weights will take, from the tensor index alone.
 size_t weight_bytes(const gguf::File& file);

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "python/bindings.h"
+#include "python/unlocked.h"
 #include "sampling/chain.h"
 #include "sampling/sampler.h"
 
@@ -169,7 +170,7 @@ py::tuple sample(LockedSampler& self, const py::array& logits, const py::array& 
   const Draw draw = to_draw(history, pos, choice, n_prompt);
   Sampled sampled;
   {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     const std::scoped_lock lock(self.mutex);
     sampled = self.sampler.sample(logits_view, draw, to_int(n_top_logprobs));
   }
@@ -181,7 +182,7 @@ std::vector<std::pair<int32_t, double>> distribution(LockedSampler& self, const 
                                                      const py::object& choice, const py::object& n_prompt) {
   const auto logits_view = view<float>(logits, "logits", "float32");
   const Draw draw = to_draw(history, pos, choice, n_prompt);
-  const py::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   const std::scoped_lock lock(self.mutex);
   return self.sampler.distribution(logits_view, draw);
 }
