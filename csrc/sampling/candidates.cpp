@@ -7,6 +7,23 @@
 #include "base/error.h"
 
 namespace pllm {
+namespace {
+
+// In lanes, because the compiler may not reorder a running maximum of floats, but vectorizes this.
+float largest(std::span<const float> logits) {
+  constexpr size_t kLanes = 16;
+  float lanes[kLanes];
+  std::fill_n(lanes, kLanes, Ranking::kNoFloor);
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (size_t j = 0; j < kLanes; ++j) lanes[j] = logits[i + j] > lanes[j] ? logits[i + j] : lanes[j];
+  }
+  const float rest = i < logits.size() ? *std::max_element(logits.begin() + i, logits.end()) : Ranking::kNoFloor;
+  return std::max(rest, *std::max_element(lanes, lanes + kLanes));
+}
+
+}  // namespace
+
 float Candidates::to_finite(double x) {
   constexpr double kLargest = std::numeric_limits<float>::max();
   return static_cast<float>(std::clamp(x, -kLargest, kLargest));
@@ -36,7 +53,7 @@ Ranking& Candidates::ranking() {
 
 float Candidates::max() {
   if (max_known_) return max_;
-  max_ = whole_ ? ranking().max() : *std::max_element(logits_.begin(), logits_.end());
+  max_ = whole_ ? ranking().max() : largest(logits_);
   if (max_ == Ranking::kNoFloor) {
     throw Error(ErrorKind::bad_value, "every token the model could choose is banned",
                 "Leave one possible: logit_bias bans (-100 or less) or allows only some (100 or more), and min_tokens "

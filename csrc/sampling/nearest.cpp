@@ -50,7 +50,7 @@ void Nearest::find(std::span<const float> logits, const Softmax& softmax, double
   }
   passes().assign(logits.data(), weights, n, center, kBuckets / reach, buckets_.data());
   double mass[kBuckets + 1] = {};  // the last for what has weight 0
-  for (size_t i = 0; i < n; ++i) mass[std::min<int>(buckets_[i], kBuckets)] += weights[i];
+  for (size_t i = 0; i < n; ++i) mass[buckets_[i]] += weights[i];
   const int found = bucket_reaching(reinterpret_cast<double (&)[kBuckets]>(mass), target, sum);
   last_ = static_cast<uint16_t>(found);
   items_.clear();

@@ -9,7 +9,7 @@ namespace pllm {
 struct Passes {
   static constexpr size_t kBlock = 256;
   static constexpr int kBuckets = 1024;
-  static constexpr uint16_t kNever = 0xFFFF;
+  static constexpr uint16_t kNever = kBuckets;
 
   // weights[n] = e^((logits - max) * cold) and the sum of each kBlock of them; n a multiple of kBlock.
   void (*weigh)(const float* logits, size_t n, double max, double cold, double* weights, double* sums);
