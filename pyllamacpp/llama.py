@@ -51,7 +51,7 @@ class Llama:
 
     Differences from llama-cpp-python: n_ctx is the trained context (or what fits in memory) unless given, as
     pages are allocated when tokens arrive; logprobs do not need logits_all; a prompt gets exactly one BOS;
-    user text in a chat is never read as control tokens; a logit_bias of -100 bans, one of 100 allows no others;
+    user text in a chat is never read as control tokens; a logit_bias of -100 bans, of 100 allows no other;
     repeat_penalty counts the prompt too; what is not supported yet is an error, never ignored.
 
     Attributes: model_path, verbose, metadata (dict[str, str], no arrays), last_seed (the latest request's).
