@@ -103,7 +103,7 @@ class MemoryPlan(TypedDict):
     total_bytes: int
 
 def plan_context(file: GgufFile, n_ctx: int | None = None, *, weights_loaded: bool = False) -> MemoryPlan: ...
-def architectures() -> list[str]: ...
+def architectures() -> dict[str, str]: ...  # general.architecture -> the models that people know it by
 
 class MachineInfo(TypedDict):
     threads: int
@@ -227,7 +227,15 @@ class KvAttention:
     ) -> None: ...
     def store(self, pos0: int, k: _Float32, v: _Float32, layer: int = 0) -> None: ...
     def attention(  # q (n, n_head, head_dim_k) -> (n, n_head, head_dim_v)
-        self, q: _Float32, pos0: int, *, scale: float, softcap: float = 0, window: int = 0, layer: int = 0
+        self,
+        q: _Float32,
+        pos0: int,
+        *,
+        scale: float,
+        softcap: float = 0,
+        window: int = 0,
+        layer: int = 0,
+        sinks: _Float32 | None = None,  # (n_head)
     ) -> _Float32: ...
     def time(self, q: _Float32, pos0: int, *, scale: float, repeats: int) -> list[float]: ...  # milliseconds
     def time_read(self, n_pages: int, *, repeats: int) -> list[float]: ...  # milliseconds

@@ -2,18 +2,19 @@
 
     pip install torch==2.13.0 transformers gguf && python tests/make_golden.py [case ...]
 
-Each case is a Hugging Face model with random weights, run in float32 with eager attention on fixed tokens;
-the same weights are written as the GGUF file that llama.cpp's converter makes of such a model (tensor names,
-metadata keys, the order of q/k rows for `llama`, gemma's norms with 1 added). Tests need neither torch nor
-transformers, only the results. Weights are rounded to bfloat16 so that git can compress the float32 files.
+Each case (golden_cases.py) is a Hugging Face model with random weights, run in float32 with eager attention
+on fixed tokens; the same weights are written as the GGUF file that llama.cpp's converter makes of such a
+model (tensor names, metadata keys, the order of q/k rows for `llama`, gemma's norms with 1 added). Tests need
+neither torch nor transformers, only the results. Weights are rounded to bfloat16 so that git can compress the
+files.
 """
 
 from __future__ import annotations
 
-import math
+import re
 import sys
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,193 +22,21 @@ import gguf
 import numpy as np
 import torch
 import transformers
+from golden_cases import CASES, COMMON, N_VOCAB, Case
 
 TESTS = Path(__file__).resolve().parent
-N_VOCAB = 96
-
-COMMON = {
-    "vocab_size": N_VOCAB,
-    "hidden_size": 48,
-    "intermediate_size": 72,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 16,
-    "max_position_embeddings": 512,
-    "rms_norm_eps": 1e-5,
-    "tie_word_embeddings": False,
-    "pad_token_id": None,
-    "bos_token_id": None,
-    "eos_token_id": None,
-}
-PLAIN_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
-
-
-@dataclass
-class Case:
-    name: str
-    family: str  # the prefix of the transformers classes
-    arch: str  # general.architecture
-    config: dict[str, Any]
-    n_tokens: int = 40
-    metadata: dict[str, Any] = field(default_factory=dict)  # GGUF keys under `arch.` beyond the usual ones
-
-
-def yarn_attn_factor(attention_factor: float, factor: float) -> float:
-    """attn_factor multiplies the default 1 + 0.1 ln(factor); transformers' attention_factor replaces it."""
-    return attention_factor / (1 + 0.1 * math.log(factor))
-
-
-def gemma3(pattern: int, full: dict[str, Any], local_theta: float, **config: Any) -> dict[str, Any]:
-    kinds = ["full_attention" if (i + 1) % pattern == 0 else "sliding_attention" for i in range(7)]
-    shape = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 7, "num_attention_heads": 2}
-    return shape | {
-        "num_key_value_heads": 1,
-        "rms_norm_eps": 1e-6,
-        "tie_word_embeddings": True,
-        "query_pre_attn_scalar": 16,
-        "layer_types": kinds,
-        "rope_parameters": {
-            "full_attention": full,
-            "sliding_attention": {"rope_type": "default", "rope_theta": local_theta},
-        },
-        **config,
-    }
-
-
-CASES = [
-    Case("llama", "Llama", "llama", {"num_key_value_heads": 4, "rope_parameters": PLAIN_ROPE}),
-    Case(
-        "llama_long",
-        "Llama",
-        "llama",
-        {"rope_parameters": PLAIN_ROPE | {"rope_theta": 500000.0}},
-        n_tokens=300,
-    ),
-    Case(
-        "llama_bias",
-        "Llama",
-        "llama",
-        {"attention_bias": True, "mlp_bias": True, "rope_parameters": PLAIN_ROPE},
-    ),
-    Case(
-        "llama_llama3",
-        "Llama",
-        "llama",
-        {
-            "tie_word_embeddings": True,
-            "rope_parameters": {
-                "rope_type": "llama3",
-                "rope_theta": 10000.0,
-                "factor": 8.0,
-                "low_freq_factor": 1.0,
-                "high_freq_factor": 4.0,
-                "original_max_position_embeddings": 64,
-            },
-        },
-    ),
-    Case(
-        "llama_linear",
-        "Llama",
-        "llama",
-        {"rope_parameters": {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}},
-        metadata={"rope.scaling.type": "linear", "rope.scaling.factor": 4.0},
-    ),
-    Case(
-        "llama_yarn",
-        "Llama",
-        "llama",
-        {
-            "rope_parameters": {
-                "rope_type": "yarn",
-                "rope_theta": 10000.0,
-                "factor": 4.0,
-                "original_max_position_embeddings": 128,
-            }
-        },
-        metadata={
-            "rope.scaling.type": "yarn",
-            "rope.scaling.factor": 4.0,
-            "rope.scaling.original_context_length": 128,
-        },
-    ),
-    Case(  # half of each head is rotated: transformers zeroes the other frequencies of the full-width rope
-        "llama_partial",
-        "Llama",
-        "llama",
-        {
-            "rope_parameters": {
-                "rope_type": "proportional",
-                "rope_theta": 10000.0,
-                "partial_rotary_factor": 0.5,
-            }
-        },
-        metadata={"rope.dimension_count": 8, "rope.freq_base": 10000.0 ** (8 / 16)},
-    ),
-    Case(  # heads wider than n_embd / n_head, and an epsilon large enough to be seen
-        "mistral",
-        "Mistral",
-        "llama",
-        {"head_dim": 32, "sliding_window": None, "rms_norm_eps": 0.02, "rope_parameters": PLAIN_ROPE},
-    ),
-    Case("qwen2", "Qwen2", "qwen2", {"rope_parameters": PLAIN_ROPE | {"rope_theta": 1e6}}),
-    Case("qwen2_tied", "Qwen2", "qwen2", {"tie_word_embeddings": True, "rope_parameters": PLAIN_ROPE}),
-    Case("qwen3", "Qwen3", "qwen3", {"rope_parameters": PLAIN_ROPE | {"rope_theta": 1e6}}),
-    Case(
-        "qwen3_yarn",
-        "Qwen3",
-        "qwen3",
-        {
-            "head_dim": 32,
-            "tie_word_embeddings": True,
-            "rope_parameters": {
-                "rope_type": "yarn",
-                "rope_theta": 10000.0,
-                "factor": 8.0,
-                "original_max_position_embeddings": 256,
-                "attention_factor": 1.5,
-                "beta_fast": 8.0,
-                "beta_slow": 2.0,
-            },
-        },
-        n_tokens=300,
-        metadata={
-            "rope.scaling.type": "yarn",
-            "rope.scaling.factor": 8.0,
-            "rope.scaling.original_context_length": 256,
-            "rope.scaling.attn_factor": yarn_attn_factor(1.5, 8.0),
-            "rope.scaling.yarn_beta_fast": 8.0,
-            "rope.scaling.yarn_beta_slow": 2.0,
-        },
-    ),
-    Case(  # as published files: every sixth layer sees all, the local base is 10000, and no key says so
-        "gemma3",
-        "Gemma3",
-        "gemma3",
-        gemma3(6, {"rope_type": "default", "rope_theta": 1e6}, 10000.0, sliding_window=16),
-        metadata={"attention.sliding_window": 16},
-    ),
-    Case(
-        "gemma3_linear",
-        "Gemma3",
-        "gemma3",
-        gemma3(3, {"rope_type": "linear", "rope_theta": 1e5, "factor": 8.0}, 5000.0, sliding_window=100),
-        n_tokens=300,
-        metadata={
-            "attention.sliding_window": 100,
-            "attention.sliding_window_pattern": 3,
-            "rope.freq_base_swa": 5000.0,
-            "rope.scaling.type": "linear",
-            "rope.scaling.factor": 8.0,
-        },
-    ),
-]
+State = dict[str, np.ndarray]  # parameters by transformers' names
 
 
 def build_model(case: Case) -> Any:
     suffix = "TextConfig" if case.family == "Gemma3" else "Config"
-    config = getattr(transformers, case.family + suffix)(**(COMMON | case.config))
-    model = getattr(transformers, case.family + "ForCausalLM")._from_config(
+    config_class = getattr(transformers, case.family + suffix)
+    # Configurations that compute head_dim refuse to be given one.
+    computed = isinstance(getattr(config_class, "head_dim", None), property)
+    common = {k: v for k, v in COMMON.items() if k != "head_dim"} if computed else COMMON
+    config = config_class(**(common | case.config))
+    model_class = case.family + ("LMHeadModel" if case.family == "GPT2" else "ForCausalLM")
+    model = getattr(transformers, model_class)._from_config(
         config, attn_implementation="eager", dtype=torch.float32
     )
     rng = np.random.default_rng(zlib.crc32(case.name.encode()))
@@ -218,6 +47,10 @@ def build_model(case: Case) -> Any:
     return model.eval()
 
 
+LAST_NORMS = ("model.norm.weight", "transformer.ln_f.weight", "gpt_neox.final_layer_norm.weight")
+EMBEDDINGS = ("embed_tokens", "word_embeddings", "embed_in", ".wte", ".wpe")
+
+
 def random_weights(rng: np.random.Generator, name: str, shape: tuple[int, ...], arch: str) -> np.ndarray:
     """Nothing neutral: norms are not 1, biases not 0, and attention is sharp enough for positions to matter.
 
@@ -225,16 +58,23 @@ def random_weights(rng: np.random.Generator, name: str, shape: tuple[int, ...], 
     no mistake, moves them by about 5e-4 at most.
     """
     values = rng.standard_normal(shape).astype(np.float32)
-    if name == "model.norm.weight":
-        return (0.25 + 0.05 * values) - (1.0 if arch == "gemma3" else 0.0)
-    if "norm" in name:
-        return 0.2 * values + (0.0 if arch == "gemma3" else 1.0)
+    gemma = arch.startswith("gemma")
+    if name in LAST_NORMS:
+        return (0.25 + 0.05 * values) - (1.0 if gemma else 0.0)
     if name.endswith("bias"):
         return 0.3 * values
-    if "embed_tokens" in name:
+    if "norm" in name or ".ln_" in name:
+        return 0.2 * values + (0.0 if gemma else 1.0)
+    if name.endswith("sinks"):
+        return values
+    if any(part in name for part in EMBEDDINGS):
         return values * (shape[1] ** -0.5)
-    gain = 1.5 if "q_proj" in name or "k_proj" in name else 0.6
-    return values * (gain * shape[1] ** -0.5)
+    sharp = r"q_proj|k_proj|qkv|query_key_value|c_attn|mlp\.gate\.|router"
+    gain = 1.5 if re.search(sharp, name) else 0.6
+    if arch == "gpt-oss" and name.endswith("gate_up_proj"):
+        gain = 4  # the activation's limits of 7 are met
+    transposed = (arch == "gpt2" and len(shape) == 2) or (arch == "gpt-oss" and len(shape) == 3)
+    return values * (gain * shape[-2 if transposed else -1] ** -0.5)
 
 
 def llama3_factors(rope: dict[str, Any], head_dim: int) -> np.ndarray:
@@ -246,45 +86,130 @@ def llama3_factors(rope: dict[str, Any], head_dim: int) -> np.ndarray:
     return (1 / ((1 - smooth) / rope["factor"] + smooth)).astype(np.float32)
 
 
-BLOCK_NAMES = {
-    "input_layernorm": "attn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "self_attn.q_norm": "attn_q_norm",
-    "self_attn.k_norm": "attn_k_norm",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
-NORM_NAMES = {
-    "gemma3": {
-        "post_attention_layernorm": "post_attention_norm",
-        "pre_feedforward_layernorm": "ffn_norm",
-        "post_feedforward_layernorm": "post_ffw_norm",
-    }
-}
-TOP_NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+def rope_tensors(config: Any) -> State:
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "llama3":
+        return {"rope_freqs.weight": llama3_factors(rope, config.head_dim)}
+    if rope.get("rope_type") == "longrope":
+        return {
+            f"rope_factors_{n}.weight": np.array(rope[f"{n}_factor"], np.float32) for n in ("long", "short")
+        }
+    return {}
 
 
-def gguf_name(name: str, arch: str) -> str:
-    stem, _, kind = name.rpartition(".")
-    if stem in TOP_NAMES:
-        return f"{TOP_NAMES[stem]}.{kind}"
-    _, _, layer, part = stem.split(".", 3)
-    names = BLOCK_NAMES | NORM_NAMES.get(arch, {"post_attention_layernorm": "ffn_norm"})
-    return f"blk.{layer}.{names[part]}.{kind}"
+def interleave_heads(state: State, config: Any) -> State:
+    """transformers rotates dimension i with i + head_dim/2; these files keep such pairs side by side."""
 
-
-def gguf_tensor(name: str, values: np.ndarray, case: Case, config: Any) -> np.ndarray:
-    if case.arch == "gemma3" and "norm" in name:
-        return values + np.float32(1)
-    if case.arch == "llama" and ("q_proj" in name or "k_proj" in name):
-        # transformers rotates dimension i with i + head_dim/2; `llama` files keep such pairs side by side.
+    def interleaved(name: str, values: np.ndarray) -> np.ndarray:
+        if "q_proj" not in name and "k_proj" not in name:
+            return values
         n_head = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
-        return values.reshape(n_head, 2, config.head_dim // 2, -1).swapaxes(1, 2).reshape(values.shape)
-    return values
+        return values.reshape(n_head, 2, len(values) // n_head // 2, -1).swapaxes(1, 2).reshape(values.shape)
+
+    return {name: interleaved(name, values) for name, values in state.items()}
+
+
+def add_one_to_norms(state: State, _: Any) -> State:
+    return {name: v + np.float32(1) if "norm" in name else v for name, v in state.items()}
+
+
+def unstack_fused(state: State, config: Any) -> State:
+    """falcon and gptneox keep the q, k, v of a head (or a group) together; files have all q, all k, all v."""
+    falcon = config.model_type == "falcon"
+    n_kv = (
+        config.num_attention_heads
+        if not falcon
+        else config.num_kv_heads
+        if config.new_decoder_architecture
+        else 1
+    )
+    dim = config.hidden_size // config.num_attention_heads
+
+    def unstacked(name: str, values: np.ndarray) -> np.ndarray:
+        if "query_key_value" not in name:
+            return values
+        groups = values.reshape(n_kv, -1, dim, *values.shape[1:])
+        parts = (groups[:, :-2], groups[:, -2:-1], groups[:, -1:])
+        return np.concatenate([part.reshape(-1, *values.shape[1:]) for part in parts])
+
+    return {name: unstacked(name, values) for name, values in state.items()}
+
+
+def transpose_conv1d(state: State, _: Any) -> State:
+    return {name: v.T if re.search(r"c_(attn|proj|fc)\.weight", name) else v for name, v in state.items()}
+
+
+def stack_head_norms(state: State, _: Any) -> State:
+    out: State = {}
+    for name, values in state.items():
+        stacked = re.sub(r"\.norms\.\d+\.", ".", name)
+        out[stacked] = np.vstack([out[stacked], values]) if stacked in out else values
+    return out
+
+
+def split_experts(state: State, _: Any) -> State:
+    """gate_up_proj of all experts (n_expert, 2 n_ff, n_embd) -> gate_proj and up_proj."""
+    out: State = {}
+    for name, values in state.items():
+        name = name.replace("block_sparse_moe.router", "mlp.gate").replace("block_sparse_moe", "mlp")
+        if "experts.gate_up_proj" in name:
+            half = values.shape[1] // 2
+            out[name.replace("gate_up_proj", "gate_proj.weight")] = values[:, :half]
+            out[name.replace("gate_up_proj", "up_proj.weight")] = values[:, half:]
+        else:
+            out[name + ".weight" if name.endswith("experts.down_proj") else name] = values
+    return out
+
+
+def split_gpt_oss(state: State, _: Any) -> State:
+    """Experts are (n_expert, n_in, n_out) with gate and up in turns."""
+    out: State = {}
+    for name, values in state.items():
+        if ".experts." not in name:
+            out[name] = values
+            continue
+        stem, kind = (name[: -len("_bias")], "bias") if name.endswith("_bias") else (name, "weight")
+        values = values if kind == "bias" else values.swapaxes(1, 2)
+        if "gate_up_proj" in stem:
+            out[stem.replace("gate_up_proj", f"gate_proj.{kind}")] = values[:, ::2]
+            out[stem.replace("gate_up_proj", f"up_proj.{kind}")] = values[:, 1::2]
+        else:
+            out[f"{stem}.{kind}"] = values
+    return out
+
+
+# What the converter does to a family's parameters, in order.
+CONVERT: dict[str, list[Callable[[State, Any], State]]] = {
+    "llama": [interleave_heads, split_experts],
+    "smollm3": [interleave_heads],
+    "granite": [interleave_heads],
+    "granitemoe": [interleave_heads, split_experts],
+    "gemma2": [add_one_to_norms],
+    "gemma3": [add_one_to_norms],
+    "falcon": [unstack_fused],
+    "gptneox": [unstack_fused],
+    "gpt2": [transpose_conv1d],
+    "stablelm": [stack_head_norms],
+    "qwen2moe": [split_experts],
+    "qwen3moe": [split_experts],
+    "gpt-oss": [split_gpt_oss],
+}
+
+
+def gguf_tensors(case: Case, model: Any) -> State:
+    config = model.config
+    state = {name: parameter.detach().numpy() for name, parameter in model.named_parameters()}
+    for convert in CONVERT.get(case.arch, []):
+        state = convert(state, config)
+    archs = {name: arch for arch, name in gguf.MODEL_ARCH_NAMES.items()}
+    names = gguf.get_tensor_name_map(archs[case.arch], config.num_hidden_layers)
+    out = rope_tensors(config)
+    for name, values in state.items():
+        known = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        if known is None:
+            raise KeyError(f"{case.name}: {name} has no place in a {case.arch} file")
+        out[known if known.endswith((".weight", ".bias")) else f"{known}.weight"] = values
+    return out
 
 
 def write_gguf(case: Case, model: Any, path: Path) -> None:
@@ -294,28 +219,38 @@ def write_gguf(case: Case, model: Any, path: Path) -> None:
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
+    n_ff = [getattr(config, key, None) for key in ("n_inner", "ffn_hidden_size", "intermediate_size")]
+    writer.add_feed_forward_length(next(n for n in n_ff if n))
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_key_length(config.head_dim)
-    writer.add_value_length(config.head_dim)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    rope = config.rope_parameters
-    theta = rope.get("rope_theta") or rope["full_attention"]["rope_theta"]
-    usual = {"rope.freq_base": theta}
+    if case.arch not in ("gpt2", "gptneox", "falcon"):
+        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_key_length(config.head_dim)
+        writer.add_value_length(config.head_dim)
+    if hasattr(config, "rms_norm_eps"):
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    for key in ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon"):
+        if hasattr(config, key):
+            writer.add_layer_norm_eps(getattr(config, key))
+    usual: dict[str, Any] = {}
+    rope = getattr(config, "rope_parameters", None)
+    if rope and case.arch != "falcon":
+        usual["rope.freq_base"] = rope.get("rope_theta") or rope["full_attention"]["rope_theta"]
     if case.arch == "llama":
         usual["rope.dimension_count"] = config.head_dim
         writer.add_vocab_size(config.vocab_size)
     for key, value in (usual | case.metadata).items():
-        add = {int: writer.add_uint32, float: writer.add_float32, str: writer.add_string}[type(value)]
+        add = {
+            bool: writer.add_bool,
+            int: writer.add_uint32,
+            float: writer.add_float32,
+            str: writer.add_string,
+            list: writer.add_array,
+        }[type(value)]
         add(f"{case.arch}.{key}", value)
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
-    if rope.get("rope_type") == "llama3":
-        writer.add_tensor("rope_freqs.weight", llama3_factors(rope, config.head_dim))
-    for name, parameter in model.named_parameters():
-        values = gguf_tensor(name, parameter.detach().numpy(), case, config)
-        writer.add_tensor(gguf_name(name, case.arch), np.ascontiguousarray(values))
+    for name, values in gguf_tensors(case, model).items():
+        writer.add_tensor(name, np.ascontiguousarray(values))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -40,7 +40,13 @@ def cache(level: str, q: np.ndarray, k: np.ndarray, v: np.ndarray, n_threads: in
 
 
 def exact(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, softcap: float = 0.0, window: int = 0
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    scale: float,
+    softcap: float = 0.0,
+    window: int = 0,
+    sinks: np.ndarray | None = None,
 ) -> np.ndarray:
     """Queries are the last len(q) tokens. float64 over what the pages hold: k and v rounded to f16."""
     group, n, n_kv = q.shape[1] // k.shape[1], len(q), len(k)
@@ -51,6 +57,9 @@ def exact(
     pos, key = np.arange(n_kv - n, n_kv)[:, None], np.arange(n_kv)[None]
     seen = (key <= pos) & ((key > pos - window) if window else True)
     scores = np.where(seen, scores, -np.inf)
+    if sinks is not None:  # a first key that everyone sees, with a value of zeros
+        column = np.broadcast_to(sinks[:, None, None].astype(np.float64), (*scores.shape[:2], 1))
+        scores, v16 = np.concatenate([column, scores], axis=-1), np.concatenate([np.zeros_like(v16[:1]), v16])
     p = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return np.einsum("hqk,khd->qhd", p / p.sum(axis=-1, keepdims=True), v16)
 
@@ -105,6 +114,21 @@ def test_window_and_softcap(level: str, window: int, softcap: float) -> None:
     q, k, v = make(550, 2, 1, 16, 16, seed=3)
     got = cache(level, q, k, v).attention(q, 0, scale=0.25, softcap=softcap, window=window)
     close(got, exact(q, k, v, 0.25, softcap, window))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("window", [0, 70])
+def test_sinks(level: str, window: int) -> None:
+    """From no weight at all to nearly all of it; the same bits however the work is cut."""
+    q, k, v = make(550, 4, 2, 16, 16, seed=3)
+    sinks = np.array([-200.0, -1.0, 2.0, 200.0], np.float32)
+    one, two = cache(level, q, k, v), cache(level, q, k, v, n_threads=2)
+    got = one.attention(q, 0, scale=0.25, window=window, sinks=sinks)
+    close(got, exact(q, k, v, 0.25, window=window, sinks=sinks))
+    assert (bits(got[:, 0]) == bits(one.attention(q, 0, scale=0.25, window=window)[:, 0])).all()
+    for first in (0, 255, 549):
+        part = two.attention(q[first:], first, scale=0.25, window=window, sinks=sinks)
+        assert (bits(part) == bits(got[first:])).all()
 
 
 @settings(max_examples=25, deadline=None)

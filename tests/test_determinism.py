@@ -20,6 +20,23 @@ CASES = [
     ("qwen3", "Q6_K"),
     ("gemma3", "Q5_0"),
     ("gemma3", "F16"),
+    ("gemma2", "Q8_0"),
+    ("phi3", "Q4_0"),
+    ("smollm3", "Q4_K"),
+    ("olmo2", "F32"),
+    ("granite", "Q5_1"),
+    ("starcoder2", "F32"),
+    ("command-r", "Q4_K"),
+    ("glm4", "Q4_0"),
+    ("stablelm", "F32"),
+    ("falcon", "Q4_0"),
+    ("gpt2", "Q8_0"),
+    ("gptneox", "F16"),
+    ("mixtral", "F32"),
+    ("qwen2moe", "Q4_K"),
+    ("qwen3moe", "Q4_0"),
+    ("granitemoe", "Q8_0"),
+    ("gpt-oss", "MXFP4"),
 ]
 N_TOKENS = 300  # past the attention's chunk of 256 and several pages
 

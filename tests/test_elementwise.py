@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +15,8 @@ LEVELS = [level for level in _core.levels() if not level.endswith("vnni")]
 FUSED = [level for level in LEVELS if level != "baseline"]
 SIZES = [1, 15, 16, 17, 31, 576]
 
+erf = np.vectorize(math.erf)
+
 
 def silu(x: np.ndarray) -> np.ndarray:
     return x / (1 + np.exp(-x))
@@ -21,6 +24,20 @@ def silu(x: np.ndarray) -> np.ndarray:
 
 def gelu_tanh(x: np.ndarray) -> np.ndarray:
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def gelu_erf(x: np.ndarray) -> np.ndarray:
+    return 0.5 * x * (1 + erf(x / np.sqrt(2)))
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    p = np.exp(x - x.max(axis=-1, keepdims=True))
+    return p / p.sum(axis=-1, keepdims=True)
+
+
+def swiglu_oai(g: np.ndarray, u: np.ndarray) -> np.ndarray:
+    g, u = np.minimum(g, 7), np.clip(u, -7, 7)
+    return g / (1 + np.exp(-float(np.float32(1.702)) * g)) * (u + 1)
 
 
 def rms_norm(x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -36,6 +53,9 @@ S = float(np.float32(0.37))
 UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "silu": silu,
     "gelu_tanh": gelu_tanh,
+    "gelu_erf": gelu_erf,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "softmax": lambda x: softmax(x),
     "exp2": np.exp2,
     "scale": lambda x: x * S,
     "softcap": lambda x: S * np.tanh(x / S),
@@ -44,7 +64,10 @@ UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "silu_gate": lambda x, u: silu(x) * u,
     "gelu_tanh_gate": lambda x, u: gelu_tanh(x) * u,
+    "gelu_erf_gate": lambda x, u: gelu_erf(x) * u,
+    "swiglu_oai_gate": lambda x, u: swiglu_oai(x, u),
     "add": lambda x, y: x + y,
+    "add_scaled": lambda x, y: x + S * y,
     "rms_norm": rms_norm,
 }
 
@@ -72,8 +95,8 @@ def test_unary(level: str, n: int, op: str) -> None:
 def test_binary(level: str, n: int, op: str) -> None:
     x, y = rows(n), rows(n, seed=1)[0]
     got = _core.elementwise(level, op, x, y, s=S)
-    # x + y may cancel: its error is that of the terms
-    close(got, BINARY[op](x.astype(np.float64), y.astype(np.float64)), 1e-5 if op == "add" else 1e-6)
+    # x + S y may cancel: its error is that of the terms
+    close(got, BINARY[op](x.astype(np.float64), y.astype(np.float64)), 1e-5 if op.startswith("add") else 1e-6)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -125,7 +148,7 @@ def test_exp2(level: str) -> None:
 def test_relative_accuracy_on_the_small_side(level: str) -> None:
     """Near zero and in the negative tail the activations keep their leading digits."""
     tiny = np.geomspace(1e-30, 1e-3, 1001).astype(np.float32)[None]
-    for op in ("silu", "gelu_tanh", "softcap"):
+    for op in ("silu", "gelu_tanh", "gelu_erf", "softcap"):
         exact = UNARY[op](tiny.astype(np.float64))
         assert np.max(np.abs(_core.elementwise(level, op, tiny, s=S) / exact - 1)) < 4e-7, op
     tail = np.linspace(-80, 0, 10_001, dtype=np.float32)[None, :-1]
@@ -138,7 +161,7 @@ def test_relative_accuracy_on_the_small_side(level: str) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_extremes(level: str) -> None:
     big = np.array([[-1e38, -1e5, 1e5, 1e38]], np.float32)
-    for op in ("silu", "gelu_tanh"):
+    for op in ("silu", "gelu_tanh", "gelu_erf"):
         got = _core.elementwise(level, op, big)
         assert (got[0, :2] == 0).all() and (got[0, 2:] == big[0, 2:]).all(), op
     np.testing.assert_allclose(
@@ -161,7 +184,7 @@ def test_levels_agree_exactly(n: int) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("op", ["silu", "gelu_tanh", "softcap", "exp2"])
+@pytest.mark.parametrize("op", ["silu", "gelu_tanh", "gelu_erf", "sigmoid", "softcap", "exp2"])
 def test_position_in_the_row_does_not_matter(level: str, op: str) -> None:
     """An element handled by the tail gets the bits it gets in a full register."""
     x = rows(47)

@@ -15,7 +15,13 @@ namespace pllm {
 
 enum class NormKind : uint8_t { rms, layer };
 enum class RopeStyle : uint8_t { half_split, interleaved };  // pairs (i, i + n_rot/2) | pairs (2i, 2i + 1)
-enum class ActivationFn : uint8_t { silu, gelu_tanh };
+enum class ActivationFn : uint8_t {
+  silu,
+  gelu_tanh,
+  gelu_erf,
+  sigmoid,
+  swiglu_oai,  // only as a gate: min(g, 7) sigmoid(1.702 min(g, 7)) (1 + u), u within -7 … 7 (gpt-oss)
+};
 
 // A weight as the backend keeps it.
 class Weight {
@@ -38,6 +44,11 @@ struct Product {  // y = x w^T (+ bias)
   Mat y;               // (n, w.rows)
 };
 
+struct Group {  // products of the same rows
+  Mat x;
+  std::span<const Product> products;
+};
+
 struct RopeTable {
   int n_rot = 0;                   // rotated dimensions of each head, even
   const float* cos_sin = nullptr;  // (n, n_rot / 2, 2), for the batch's rows in order
@@ -57,9 +68,10 @@ struct SequenceRows {
 struct AttentionShape {
   KvShape kv;
   int layer, n_head;
-  float scale;    // of q k
-  float softcap;  // 0: none
-  int window;     // 0: all earlier positions
+  float scale;                    // of q k
+  float softcap;                  // 0: none
+  int window;                     // 0: all earlier positions
+  const Weight* sinks = nullptr;  // (n_head) or null: scores of a key that every query sees and that has no value
 };
 
 inline constexpr int kPageTokens = 64;
@@ -78,9 +90,14 @@ class Backend {
   virtual size_t kv_page_bytes(const KvShape& kv) const = 0;
 
   virtual void get_rows(Mat y, const Weight& table, std::span<const int32_t> ids) = 0;
-  // Over groups of w.cols columns (a head, or the whole row); w may be null (whole row), b too. y may be x.
+  // Over groups of w.cols columns (a head, or the whole row), group i with row i % w.rows of w; w may be null (whole
+  // row), b too. y may be x.
   virtual void norm(Mat y, Mat x, NormKind kind, const Weight* w, const Weight* b, float eps) = 0;
-  virtual void matmul(Mat x, std::span<const Product> products) = 0;
+  virtual void matmul(std::span<const Group> groups) = 0;
+  void matmul(Mat x, std::span<const Product> products) {
+    const Group group{x, products};
+    matmul({&group, 1});
+  }
   // The same with activations rounded to 16 bits instead of 8: for few rows whose errors count, at twice the
   // arithmetic.
   virtual void matmul_fine(Mat x, const Product& product) = 0;
@@ -89,9 +106,13 @@ class Backend {
   virtual void attention(Mat y, Mat q, const AttentionShape& shape, std::span<const SequenceRows> sequences) = 0;
   virtual void gate(ActivationFn fn, Mat g, Mat u) = 0;  // g = fn(g) * u
   virtual void activate(ActivationFn fn, Mat x) = 0;
-  virtual void add(Mat x, Mat y) = 0;  // x += y
+  virtual void softmax(Mat x) = 0;                   // of each row
+  virtual void add(Mat x, Mat y, float factor) = 0;  // x += factor y
   virtual void scale(Mat x, float factor) = 0;
-  virtual void softcap(Mat x, float cap) = 0;  // cap tanh(x / cap)
+  virtual void softcap(Mat x, float cap) = 0;                               // cap tanh(x / cap)
+  virtual void copy_rows(Mat y, Mat x, std::span<const int32_t> rows) = 0;  // y[i] = x[rows[i]]
+  // y[i] = sum over j of factors[i][j] x[rows[i * factors.cols + j]], j ascending
+  virtual void mix_rows(Mat y, Mat x, std::span<const int32_t> rows, Mat factors) = 0;
 };
 
 }  // namespace pllm

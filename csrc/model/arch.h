@@ -1,8 +1,9 @@
 // What a GGUF file does not say about itself, one row an architecture.
 //
 // Precedence: metadata > which tensors are present, and their shapes > the row > the row's derive hook. From presence:
-// biases, q/k norms, post norms, a gated or plain feed-forward, fused projections, tied output; a row names those of
-// them that its models cannot lack.
+// biases, q/k norms (of a head, each head's own, or of the whole row), post norms, a gated or plain feed-forward,
+// experts, fused projections, learned positions, attention sinks, tied output; a row names those that its
+// models cannot lack.
 #pragma once
 #include <span>
 #include <string>
@@ -13,11 +14,22 @@
 
 namespace pllm {
 
+// The norms before a layer's two branches. Which of them are missing is no matter of chance: a file without one that
+// its architecture has is broken.
+enum class PreNorms : uint8_t {
+  both,
+  shared,  // ffn_norm may be missing: the feed-forward reads what attention reads (parallel residual)
+  none,    // branches read the residual itself; their outputs are normed
+};
+
 struct Arch {
-  std::string_view name;  // general.architecture
+  std::string_view name;    // general.architecture
+  std::string_view models;  // by the names people know
   RopeStyle rope = RopeStyle::half_split;
   NormKind norm = NormKind::rms;
+  PreNorms pre_norms = PreNorms::both;
   ActivationFn activation = ActivationFn::silu;
+  bool normed_expert_weights = true;
   std::span<const std::string_view> needs = {};  // tensors of every layer beyond those that all models have
   // Whether attention.sliding_window is obeyed. Some converters write the key for models whose window is off or was
   // never used in practice (Mistral 7B v0.1, Qwen2); llama.cpp ignores it for those architectures, and so do we: the

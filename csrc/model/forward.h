@@ -14,6 +14,22 @@ struct Batch {
   std::span<const int32_t> positions;       // (n)
   std::span<const SequenceRows> sequences;  // cover the n rows
   std::span<const int32_t> logit_rows;      // rows whose logits are wanted, ascending
+  int n_ctx;                                // what the sequences may grow to: decides longrope's frequencies
+};
+
+// Rows spread over experts. A slot is one (token, expert): n * n_expert_used of them, those of an expert side by side.
+struct ExpertBuffers {
+  MatBuffer logits;             // (n, n_expert)
+  MatBuffer factors;            // (n, n_expert_used), and a column more for the shared expert
+  MatBuffer x;                  // (slots, n_embd)
+  MatBuffer g, u;               // (slots, n_ff_expert)
+  MatBuffer y;                  // (slots, n_embd), and n rows more of the shared expert
+  std::vector<int32_t> chosen;  // (n, n_expert_used): expert ids, the best first
+  std::vector<int32_t> first;   // (n_expert + 1): an expert's slots
+  std::vector<int32_t> token;   // (slots)
+  std::vector<int32_t> slot;    // (n, factors.cols): the row of y
+  std::vector<Product> products;
+  std::vector<Group> groups;
 };
 
 // Activations of a step, kept from step to step. Shapes for n rows:
@@ -24,6 +40,7 @@ struct Buffers {
   MatBuffer g, u;                              // (n, n_ff)
   MatBuffer out;                               // (logit rows, n_embd)
   std::vector<float> rope_global, rope_local;  // (n, n_rot / 2, 2)
+  ExpertBuffers experts;
 };
 
 // logits (batch.logit_rows.size(), n_vocab). Keys and values of the batch are written to its pages.

@@ -62,13 +62,14 @@ class Keys {
     return file_.number(full(key)).value_or(0) == 0 ? 0 : number(key, 0, low, high);
   }
 
+  bool flag(const char* key, bool fallback) const { return file_.boolean(full(key)).value_or(fallback); }
+
   std::vector<bool> flags(const char* key) const {
     std::vector<bool> out;
     for (double v : file_.numbers(full(key))) out.push_back(v != 0);
     return out;
   }
 
-  bool flag(const char* key, bool fallback) const { return file_.boolean(full(key)).value_or(fallback); }
   std::string_view string(const char* key) const { return file_.string(full(key)).value_or(std::string_view{}); }
 
  private:
@@ -104,9 +105,9 @@ RopeScaling read_rope_scaling(const Keys& keys, int n_ctx_train) {
     s.kind = RopeScaling::Kind::yarn;
   } else if (type == "linear" || (type.empty() && s.factor != 1)) {
     s.kind = RopeScaling::Kind::linear;
-  } else if (!type.empty() && type != "none" && type != "llama3") {  // llama3's factors are a tensor (rope_freqs)
+  } else if (!type.empty() && type != "none" && type != "llama3" && type != "longrope") {  // their factors are tensors
     throw Error(ErrorKind::unsupported_model, "rope scaling '" + std::string(type) + "' is not supported",
-                "Supported: none, linear, llama3, yarn.");
+                "Supported: none, linear, llama3, longrope, yarn.");
   }
   return s;
 }
@@ -141,15 +142,27 @@ void read_attention(const Keys& keys, Hparams& h) {
 }
 
 // What the same architecture name may also mean.
-void refuse_variants(const Keys& keys) {
-  if (keys.integer("expert_count", 0, 1 << 20).value_or(0) > 0) {
-    throw Error(ErrorKind::unsupported_model, "this is a mixture of experts, which is not supported yet",
-                "Take a dense model.");
-  }
-  if (!keys.flag("attention.causal", true)) {
-    throw Error(ErrorKind::unsupported_model,
-                "this model looks ahead (attention.causal is false): it is a text encoder",
-                "Take a model that generates text.");
+void refuse_encoders(const Keys& keys) {
+  if (keys.flag("attention.causal", true)) return;
+  throw Error(ErrorKind::unsupported_model, "this model looks ahead (attention.causal is false): it is a text encoder",
+              "Take a model that generates text.");
+}
+
+void read_experts(const Keys& keys, const Arch& arch, Hparams& h) {
+  h.n_expert = keys.integer("expert_count", 0, 1 << 16).value_or(0);
+  if (h.n_expert == 0) return;
+  h.n_expert_used = keys.required("expert_used_count", 1, h.n_expert);
+  h.n_ff_expert = keys.integer("expert_feed_forward_length", 1, 1 << 24).value_or(h.n_ff);
+  h.n_ff_shared = keys.integer("expert_shared_feed_forward_length", 1, 1 << 24).value_or(h.n_ff);
+  // 1: softmax of all; 3: softmax of the chosen
+  const int gating = keys.integer("expert_gating_func", 0, 1 << 16).value_or(0);
+  h.normed_expert_weights = gating == 3 || keys.flag("expert_weights_norm", arch.normed_expert_weights);
+  const bool plain = gating < 2 || gating == 3;
+  if (!plain || keys.integer("expert_group_count", 0, 1 << 16).value_or(1) > 1 ||
+      keys.number("expert_weights_scale", 1, 0, 1e6) != 1) {
+    throw Error(ErrorKind::unsupported_model, "this model chooses its experts in a way that is not supported",
+                "Supported: the best of all experts by softmax, without groups (" + keys.full("expert_gating_func") +
+                    ", expert_group_count, expert_weights_scale).");
   }
 }
 
@@ -161,7 +174,7 @@ Hparams read_hparams(const gguf::File& file) {
   h.arch = std::string(file.string("general.architecture").value_or(std::string_view{}));
   const Arch& arch = find_arch(h.arch, file.string("general.type").value_or(std::string_view{}));
   const Keys keys(file, h.arch);
-  refuse_variants(keys);
+  refuse_encoders(keys);
   h.n_layer = keys.required("block_count", 1, 1 << 16);
   h.n_embd = keys.required("embedding_length", 1, 1 << 20);
   h.n_ff = keys.required("feed_forward_length", 1, 1 << 24);
@@ -177,7 +190,11 @@ Hparams read_hparams(const gguf::File& file) {
     h.rope_base_local = keys.number_or_zero("rope.freq_base_swa", kLowestBase, kHighestBase);
     read_windows(keys, h);
   }
+  read_experts(keys, arch, h);
+  h.parallel_residual = keys.flag("use_parallel_residual", false);
   h.embed_scale = keys.number_or_zero("embedding_scale", kTiny, kHuge);
+  h.residual_scale = keys.number("residual_scale", 1, kTiny, kHuge);
+  h.logit_scale = keys.number("logit_scale", 1, kTiny, kHuge);
   h.attn_scale = keys.number_or_zero("attention.scale", kTiny, kHuge);
   h.attn_softcap = keys.number_or_zero("attn_logit_softcapping", kTiny, kHuge);
   h.logit_softcap = keys.number_or_zero("final_logit_softcapping", kTiny, kHuge);

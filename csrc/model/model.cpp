@@ -12,6 +12,7 @@ Model::Model(std::shared_ptr<const gguf::File> file, std::unique_ptr<Backend> ba
       weights_(load_weights(*file_, *arch_, hparams_, *backend_)) {
   const Hparams& h = hparams_;
   rope_global_ = rope_frequencies(h.n_rot, h.rope_base, h.rope_scaling, weights_.rope_factors);
+  rope_long_ = rope_frequencies(h.n_rot, h.rope_base, h.rope_scaling, weights_.rope_factors_long);
   rope_local_ = h.rope_base_local ? rope_frequencies(h.n_rot, h.rope_base_local, {}, {}) : rope_global_;
 }
 

@@ -24,8 +24,14 @@ class Model {
   Backend& backend() const { return *backend_; }
   ForkMutex& turn() const { return turn_; }  // held while a step uses the backend
   KvShape kv_shape() const { return {hparams_.n_layer, hparams_.n_head_kv, hparams_.head_dim_k, hparams_.head_dim_v}; }
-  // Local (sliding-window) layers may rotate at another base.
-  const RopeFrequencies& rope(bool local) const { return local ? rope_local_ : rope_global_; }
+  // Longrope has other frequencies for sequences that may outgrow the first context trained. The context the model was
+  // opened with decides, not the length so far: keys rotated one way do not fit queries rotated the other.
+  const RopeFrequencies& rope_global(int n_ctx) const {
+    const bool is_long = !weights_.rope_factors_long.empty() && n_ctx > hparams_.rope_scaling.n_ctx_orig;
+    return is_long ? rope_long_ : rope_global_;
+  }
+  // Local (sliding-window) layers may rotate at another base (Hparams::rope_base_local).
+  const RopeFrequencies& rope_local() const { return rope_local_; }
 
  private:
   mutable ForkMutex turn_;
@@ -34,7 +40,7 @@ class Model {
   Hparams hparams_;
   const Arch* arch_;
   Weights weights_;
-  RopeFrequencies rope_global_, rope_local_;
+  RopeFrequencies rope_global_, rope_long_, rope_local_;
 };
 
 }  // namespace pllm

@@ -13,13 +13,15 @@ double yarn_dimension(double rotations, int n_rot, double base, int n_ctx_orig) 
 }
 
 void apply_yarn(RopeFrequencies& f, int n_rot, float base, const RopeScaling& s) {
-  const double low = std::max(0.0, std::floor(yarn_dimension(s.beta_fast, n_rot, base, s.n_ctx_orig)));
-  const double high = std::min(n_rot - 1.0, std::ceil(yarn_dimension(s.beta_slow, n_rot, base, s.n_ctx_orig)));
+  double low = yarn_dimension(s.beta_fast, n_rot, base, s.n_ctx_orig);
+  double high = yarn_dimension(s.beta_slow, n_rot, base, s.n_ctx_orig);
+  if (s.whole_pairs) low = std::floor(low), high = std::ceil(high);
+  low = std::max(0.0, low), high = std::min(n_rot - 1.0, high);
   for (int i = 0; i < n_rot / 2; i++) {
     const double ramp = std::clamp((i - low) / std::max(0.001, high - low), 0.0, 1.0);  // 0: keep, 1: interpolate
     f.inv_freq[size_t(i)] = float(f.inv_freq[size_t(i)] * ((1 - ramp) + ramp / s.factor));
   }
-  if (s.factor > 1) f.magnitude = float(s.attn_factor * (0.1 * std::log(double(s.factor)) + 1));
+  if (s.factor > 1) f.magnitude *= float(0.1 * std::log(double(s.factor)) + 1);
 }
 
 }  // namespace

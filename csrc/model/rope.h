@@ -9,7 +9,8 @@
 namespace pllm {
 
 // (n_rot / 2) inverse frequencies and the magnitude of the rotation. Su et al. 2021 (arXiv 2104.09864); linear scaling:
-// Chen et al. 2023 (2306.15595); yarn: Peng et al. 2023 (2309.00071); llama3: `factors` from the file divide.
+// Chen et al. 2023 (2306.15595); yarn: Peng et al. 2023 (2309.00071); llama3 and
+// longrope (Ding et al. 2024, 2402.13753): `factors` from the file divide.
 struct RopeFrequencies {
   std::vector<float> inv_freq;  // float32, as the models were trained
   float magnitude = 1;

@@ -22,6 +22,13 @@ Session::Session(std::shared_ptr<const Model> model, int n_ctx)
       pool_(model_->backend().kv_page_bytes(model_->kv_shape())),
       sequence_(pool_) {
   if (n_ctx < 1) throw Error(ErrorKind::bad_value, "n_ctx must be at least 1, not " + std::to_string(n_ctx));
+  const WeightPtr& positions = model_->weights().position_embd;
+  if (positions && n_ctx > positions->rows) {
+    throw Error(ErrorKind::context_overflow,
+                "a context of " + std::to_string(n_ctx) + " tokens is longer than the " +
+                    std::to_string(positions->rows) + " positions that this model has embeddings of",
+                "Open the model with n_ctx (-c) " + std::to_string(positions->rows) + " or less.");
+  }
 }
 
 int Session::n_tokens() const {
@@ -84,7 +91,7 @@ void Session::run(std::span<const int32_t> tokens, Logits which, float* logits) 
     const auto n_rows = int64_t(logit_rows.size());
     model_->file().check_size();  // embeddings may be read from the file, in place
     const std::lock_guard turn(model_->turn());
-    forward(*model_, buffers_, {tokens.first(size_t(n)), positions, rows, logit_rows},
+    forward(*model_, buffers_, {tokens.first(size_t(n)), positions, rows, logit_rows, n_ctx_},
             {logits, n_rows, n_vocab, n_vocab});
     sequence_.extend(n);
     logits += n_rows * n_vocab;

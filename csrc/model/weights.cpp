@@ -1,139 +1,139 @@
 #include "model/weights.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <string>
 #include <unordered_set>
 
 #include "base/error.h"
+#include "model/loader.h"
 
 namespace pllm {
 namespace {
 
-std::string shape_text(int64_t rows, int64_t cols) {
-  return rows == 1 ? std::to_string(cols) : std::to_string(rows) + " x " + std::to_string(cols);
+// q's or k's norm: of every head alike, with weights of its own for each head, or over all heads together.
+WeightPtr load_head_norm(Loader& in, const std::string& name, int64_t n_head, int64_t dim) {
+  const gguf::Tensor* t = in.unchecked(name);
+  if (!t) return nullptr;
+  if (t->shape[0] == dim && t->shape[1] == n_head)
+    return in.part(in.require(name, {n_head, dim}), WeightUse::vector, 0, n_head, dim);
+  return in.vector(name, t->shape[0] == n_head * dim ? n_head * dim : dim);
 }
 
-class Loader {
- public:
-  Loader(const gguf::File& file, Backend& backend) : file_(file), backend_(backend) {}
-
-  WeightPtr require(const std::string& name, int64_t rows, int64_t cols, WeightUse use) {
-    need(name);
-    return optional(name, rows, cols, use);
+void load_attention(Loader& in, const Hparams& h, const std::string& p, Layer& l) {
+  const int64_t q = int64_t(h.n_head) * h.head_dim_k, k = int64_t(h.n_head_kv) * h.head_dim_k;
+  const int64_t v = int64_t(h.n_head_kv) * h.head_dim_v, att = int64_t(h.n_head) * h.head_dim_v;
+  if (in.has(p + "attn_qkv.weight")) {
+    in.stacked(p + "attn_qkv.weight", {{l.wq, q}, {l.wk, k}, {l.wv, v}}, h.n_embd);
+  } else {
+    l.wq = in.matrix(p + "attn_q.weight", q, h.n_embd);
+    l.wk = in.matrix(p + "attn_k.weight", k, h.n_embd);
+    l.wv = in.matrix(p + "attn_v.weight", v, h.n_embd);
   }
-
-  void need(const std::string& name) const {
-    if (file_.tensor(name)) return;
-    throw Error(ErrorKind::missing_tensor, "tensor " + name + " is missing from " + file_.path(),
-                "The file itself is whole: it was made without this tensor. Get another copy or convert it again.");
+  if (in.has(p + "attn_qkv.bias")) {
+    in.stacked(p + "attn_qkv.bias", {{l.bq, q}, {l.bk, k}, {l.bv, v}}, 0);
+  } else {
+    l.bq = in.vector(p + "attn_q.bias", q);
+    l.bk = in.vector(p + "attn_k.bias", k);
+    l.bv = in.vector(p + "attn_v.bias", v);
   }
+  l.q_norm = load_head_norm(in, p + "attn_q_norm.weight", h.n_head, h.head_dim_k);
+  l.k_norm = load_head_norm(in, p + "attn_k_norm.weight", h.n_head_kv, h.head_dim_k);
+  l.sinks = in.vector(p + "attn_sinks.weight", h.n_head);
+  l.wo = in.matrix(p + "attn_output.weight", h.n_embd, att);
+  l.bo = in.vector(p + "attn_output.bias", h.n_embd);
+}
 
-  WeightPtr optional(const std::string& name, int64_t rows, int64_t cols, WeightUse use) {
-    const gguf::Tensor* t = file_.tensor(name);
-    if (!t) return nullptr;
-    file_.check_size();
-    used_.insert(t->name);
-    const bool fits = t->shape[0] == cols && t->shape[1] == rows && t->shape[2] == 1 && t->shape[3] == 1;
-    if (!fits) {
-      throw Error(ErrorKind::bad_shape,
-                  "tensor " + name + ": expected " + shape_text(rows, cols) + " from the metadata, the file has " +
-                      shape_text(t->shape[1], t->shape[0]),
-                  "The file is corrupt or made by a broken converter.");
+void load_norms(Loader& in, const Arch& arch, const Hparams& h, const std::string& p, Layer& l) {
+  const auto norm = [&](const std::string& name, bool needed, WeightPtr& weight, WeightPtr& bias) {
+    weight = in.vector(p + name + ".weight", h.n_embd, needed);
+    bias = in.vector(p + name + ".bias", h.n_embd);
+  };
+  const auto post = [&](const char* name, bool needed) { return in.vector(p + name, h.n_embd, needed); };
+  const bool none = arch.pre_norms == PreNorms::none;
+  if (in.has(p + "attn_norm_2.weight")) {  // falcon 40B: attn_norm is the feed-forward's
+    norm("attn_norm_2", true, l.attn_norm, l.attn_norm_bias);
+    norm("attn_norm", true, l.ffn_norm, l.ffn_norm_bias);
+    l.parallel = true;
+  } else if (!none) {
+    norm("attn_norm", true, l.attn_norm, l.attn_norm_bias);
+    // gpt-oss: post_attention_norm is the norm before the feed-forward.
+    const bool by_place = arch.pre_norms == PreNorms::both && !in.has(p + "ffn_norm.weight") &&
+                          !in.has(p + "post_ffw_norm.weight") && in.has(p + "post_attention_norm.weight");
+    norm(by_place ? "post_attention_norm" : "ffn_norm", arch.pre_norms == PreNorms::both, l.ffn_norm, l.ffn_norm_bias);
+    l.parallel = h.parallel_residual || !l.ffn_norm;
+    if (by_place) return;
+  }
+  l.attn_post_norm = post("post_attention_norm.weight", none);
+  l.ffn_post_norm = post("post_ffw_norm.weight", none);
+}
+
+FeedForward load_feed_forward(Loader& in, const Arch& arch, int64_t n_embd, int64_t n_ff, const std::string& p,
+                              const std::string& suffix) {
+  FeedForward f;
+  const std::string gate = p + "ffn_gate" + suffix, up = p + "ffn_up" + suffix, down = p + "ffn_down" + suffix;
+  const gguf::Tensor* t = in.unchecked(up + ".weight");
+  if (t && t->shape[1] == 2 * n_ff && !in.has(gate + ".weight")) {
+    in.stacked(up + ".weight", {{f.gate, n_ff}, {f.up, n_ff}}, n_embd);
+    if (in.has(up + ".bias")) in.stacked(up + ".bias", {{f.b_gate, n_ff}, {f.b_up, n_ff}}, 0);
+  } else {
+    const bool gated = arch.activation == ActivationFn::silu || arch.activation == ActivationFn::swiglu_oai;
+    if (gated || in.has(gate + ".weight")) f.gate = in.matrix(gate + ".weight", n_ff, n_embd);
+    f.up = in.matrix(up + ".weight", n_ff, n_embd);
+    f.b_gate = in.vector(gate + ".bias", n_ff);
+    f.b_up = in.vector(up + ".bias", n_ff);
+  }
+  f.down = in.matrix(down + ".weight", n_embd, n_ff);
+  f.b_down = in.vector(down + ".bias", n_embd);
+  return f;
+}
+
+std::unique_ptr<Experts> load_experts(Loader& in, const Arch& arch, const Hparams& h, const std::string& p) {
+  auto x = std::make_unique<Experts>();
+  const int64_t n = h.n_expert, n_embd = h.n_embd, n_ff = h.n_ff_expert;
+  x->router = in.matrix(p + "ffn_gate_inp.weight", n, n_embd);
+  x->b_router = in.vector(p + "ffn_gate_inp.bias", n);
+  x->by_id.resize(size_t(n));
+  const auto each = [&](const char* name, WeightPtr FeedForward::* weight, WeightPtr FeedForward::* bias, int64_t rows,
+                        int64_t cols) {
+    const gguf::Tensor& w = in.require(p + name + ".weight", {rows, cols, n});
+    const gguf::Tensor* b = in.find(p + name + ".bias", {n, rows});
+    for (int64_t i = 0; i < n; i++) {
+      FeedForward& expert = x->by_id[size_t(i)];
+      expert.*weight = in.part(w, WeightUse::product, i * rows * cols, rows, cols);
+      if (b) expert.*bias = in.part(*b, WeightUse::vector, i * rows, 1, rows);
     }
-    if (!t->format) {
-      throw Error(
-          ErrorKind::unsupported_model,
-          "tensor " + name + " has format " + std::string(t->type_name) + ", which this engine cannot compute with",
-          "Take the same model in another quantization, such as Q4_K_M or Q8_0.");
-    }
-    const TensorView view{t->name, *t->format, rows, cols, t->data};
-    return backend_.upload(view, use, [&](const uint8_t* data, size_t bytes) { file_.release(*t, data, bytes); });
-  }
-
-  // llama3's rope scaling: (n) divisors of the frequencies.
-  std::vector<float> rope_factors(int64_t n) {
-    const gguf::Tensor* t = file_.tensor("rope_freqs.weight");
-    if (!t) return {};
-    file_.check_size();
-    used_.insert(t->name);
-    if (t->shape[0] != n || t->shape[1] != 1 || t->format != Format::F32) {
-      throw Error(ErrorKind::bad_shape,
-                  "tensor rope_freqs.weight: expected " + std::to_string(n) + " F32 values, the file has " +
-                      std::to_string(t->shape[0]) + " of " + std::string(t->type_name),
-                  "The file is corrupt or made by a broken converter.");
-    }
-    std::vector<float> factors(static_cast<size_t>(n));
-    std::memcpy(factors.data(), t->data, factors.size() * sizeof(float));
-    for (const float f : factors) {
-      if (std::isnormal(f) && f > 0) continue;
-      throw Error(ErrorKind::bad_file, "tensor rope_freqs.weight: " + std::to_string(f) + " is no divisor",
-                  "The file is corrupt or made by a broken converter.");
-    }
-    return factors;
-  }
-
-  // A tensor that nothing reads belongs to a computation which this engine would leave out, or to a layer beyond the
-  // metadata's count: the answers would be wrong.
-  void refuse_unused(const Hparams& h) const {
-    for (const gguf::Tensor& t : file_.tensors()) {
-      if (used_.contains(t.name) || t.name.ends_with(".attn_rot_embd.weight")) continue;  // derived, in early files
-      throw Error(ErrorKind::unsupported_model,
-                  "tensor " + std::string(t.name) + " has no use in a model of architecture " + h.arch + " with " +
-                      std::to_string(h.n_layer) + " layers",
-                  "It is a variant that is not supported, or the file was made by a broken converter.");
-    }
-  }
-
-  WeightPtr vector(const std::string& name, int64_t n, bool needed) {
-    return needed ? require(name, 1, n, WeightUse::vector) : optional(name, 1, n, WeightUse::vector);
-  }
-
- private:
-  const gguf::File& file_;
-  Backend& backend_;
-  std::unordered_set<std::string_view> used_;
-};
+  };
+  each("ffn_gate_exps", &FeedForward::gate, &FeedForward::b_gate, n_ff, n_embd);
+  each("ffn_up_exps", &FeedForward::up, &FeedForward::b_up, n_ff, n_embd);
+  each("ffn_down_exps", &FeedForward::down, &FeedForward::b_down, n_embd, n_ff);
+  if (in.has(p + "ffn_up_shexp.weight")) x->shared = load_feed_forward(in, arch, n_embd, h.n_ff_shared, p, "_shexp");
+  if (const gguf::Tensor* t = in.find(p + "ffn_gate_inp_shexp.weight", {1, n_embd}))
+    x->shared_router = in.part(*t, WeightUse::product, 0, 1, n_embd);
+  return x;
+}
 
 Layer load_layer(Loader& in, const Arch& arch, const Hparams& h, int il) {
   const std::string p = "blk." + std::to_string(il) + ".";
-  const int64_t q = int64_t(h.n_head) * h.head_dim_k, k = int64_t(h.n_head_kv) * h.head_dim_k;
-  const int64_t v = int64_t(h.n_head_kv) * h.head_dim_v, att = int64_t(h.n_head) * h.head_dim_v;
-  const int64_t n_embd = h.n_embd, n_ff = h.n_ff;
-  const auto matrix = [&](const char* name, int64_t rows, int64_t cols) {
-    return in.require(p + name + ".weight", rows, cols, WeightUse::product);
-  };
-  const auto vec = [&](const char* name, int64_t n, bool needed = false) { return in.vector(p + name, n, needed); };
-
   for (const std::string_view name : arch.needs) in.need(p + std::string(name));
   Layer l;
-  l.attn_norm = vec("attn_norm.weight", n_embd, true);
-  l.attn_norm_bias = vec("attn_norm.bias", n_embd);
-  l.wq = matrix("attn_q", q, n_embd);
-  l.wk = matrix("attn_k", k, n_embd);
-  l.wv = matrix("attn_v", v, n_embd);
-  l.bq = vec("attn_q.bias", q);
-  l.bk = vec("attn_k.bias", k);
-  l.bv = vec("attn_v.bias", v);
-  l.q_norm = vec("attn_q_norm.weight", h.head_dim_k);
-  l.k_norm = vec("attn_k_norm.weight", h.head_dim_k);
-  l.wo = matrix("attn_output", n_embd, att);
-  l.bo = vec("attn_output.bias", n_embd);
-  l.attn_post_norm = vec("post_attention_norm.weight", n_embd);
-  l.ffn_norm = vec("ffn_norm.weight", n_embd, true);
-  l.ffn_norm_bias = vec("ffn_norm.bias", n_embd);
-  l.gate = in.optional(p + "ffn_gate.weight", n_ff, n_embd, WeightUse::product);  // null: a plain feed-forward
-  l.up = matrix("ffn_up", n_ff, n_embd);
-  l.b_gate = vec("ffn_gate.bias", n_ff);
-  l.b_up = vec("ffn_up.bias", n_ff);
-  l.down = matrix("ffn_down", n_embd, n_ff);
-  l.b_down = vec("ffn_down.bias", n_embd);
-  l.ffn_post_norm = vec("post_ffw_norm.weight", n_embd);
+  load_norms(in, arch, h, p, l);
+  load_attention(in, h, p, l);
+  if (h.n_expert && in.has(p + "ffn_gate_inp.weight")) {
+    l.experts = load_experts(in, arch, h, p);
+  } else {
+    l.ffn = load_feed_forward(in, arch, h.n_embd, h.n_ff, p, "");
+  }
   return l;
 }
 
-size_t bytes_of(const WeightPtr& w) { return w ? w->bytes : 0; }
+void check_vocabulary(const gguf::File& file, const Hparams& h) {
+  const size_t n_tokens = file.array_size("tokenizer.ggml.tokens");
+  if (!h.n_vocab || n_tokens <= size_t(h.n_vocab)) return;
+  throw Error(ErrorKind::bad_shape,
+              "the vocabulary has " + std::to_string(n_tokens) + " tokens but token_embd.weight only " +
+                  std::to_string(h.n_vocab) + " rows",
+              "The file was made by a broken converter.");
+}
 
 }  // namespace
 
@@ -147,52 +147,23 @@ Weights load_weights(const gguf::File& file, const Arch& arch, Hparams& h, Backe
   const gguf::Tensor* embd = file.tensor("token_embd.weight");
   constexpr int64_t kMaxVocab = 1 << 24;
   h.n_vocab = embd ? int(std::min(embd->shape[1], kMaxVocab)) : 0;  // beyond it the shape is refused
-  if (const size_t n_tokens = file.array_size("tokenizer.ggml.tokens"); embd && n_tokens > size_t(h.n_vocab)) {
-    throw Error(ErrorKind::bad_shape,
-                "the vocabulary has " + std::to_string(n_tokens) + " tokens but token_embd.weight only " +
-                    std::to_string(h.n_vocab) + " rows",
-                "The file was made by a broken converter.");
-  }
+  check_vocabulary(file, h);
   // The largest tensors first: while one is repacked, part of it is in memory twice.
   const bool tied = !file.tensor("output.weight");
-  w.token_embd = in.require("token_embd.weight", h.n_vocab, h.n_embd, tied ? WeightUse::product : WeightUse::lookup);
-  if (!tied) w.output = in.require("output.weight", h.n_vocab, h.n_embd, WeightUse::product);
+  w.token_embd = in.matrix("token_embd.weight", h.n_vocab, h.n_embd, tied ? WeightUse::product : WeightUse::lookup);
+  if (in.has("position_embd.weight"))
+    w.position_embd = in.matrix("position_embd.weight", h.n_ctx_train, h.n_embd, WeightUse::lookup);
+  if (!tied) w.output = in.matrix("output.weight", h.n_vocab, h.n_embd);
   w.output_norm = in.vector("output_norm.weight", h.n_embd, true);
-  w.output_norm_bias = in.vector("output_norm.bias", h.n_embd, false);
+  w.output_norm_bias = in.vector("output_norm.bias", h.n_embd);
   for (int il = 0; il < h.n_layer; il++) w.layers.push_back(load_layer(in, arch, h, il));
-  w.rope_factors = in.rope_factors(h.n_rot / 2);
+  const bool longrope =
+      in.has("rope_factors_long.weight") || file.string(h.arch + ".rope.scaling.type") == std::string_view("longrope");
+  w.rope_factors = in.floats(longrope ? "rope_factors_short.weight" : "rope_freqs.weight", h.n_rot / 2, longrope);
+  w.rope_factors_long = in.floats("rope_factors_long.weight", h.n_rot / 2, longrope);
   in.refuse_unused(h);
+  w.bytes = in.bytes();
   return w;
-}
-
-size_t Weights::bytes() const {
-  size_t n = bytes_of(token_embd) + bytes_of(output) + bytes_of(output_norm) + bytes_of(output_norm_bias);
-  for (const Layer& l : layers) {
-    for (const WeightPtr* p : {&l.attn_norm,
-                               &l.attn_norm_bias,
-                               &l.wq,
-                               &l.wk,
-                               &l.wv,
-                               &l.bq,
-                               &l.bk,
-                               &l.bv,
-                               &l.q_norm,
-                               &l.k_norm,
-                               &l.wo,
-                               &l.bo,
-                               &l.attn_post_norm,
-                               &l.ffn_norm,
-                               &l.ffn_norm_bias,
-                               &l.gate,
-                               &l.up,
-                               &l.b_gate,
-                               &l.b_up,
-                               &l.down,
-                               &l.b_down,
-                               &l.ffn_post_norm})
-      n += bytes_of(*p);
-  }
-  return n;
 }
 
 size_t weight_bytes(const gguf::File& file) {

@@ -44,10 +44,16 @@ Floats elementwise(const std::string& level, const std::string& op, const Floats
       {"rope_neox", [&](float* y, const float* turn, const float*) { k.rope(y, turn, n_rot, false); }},
       {"silu_gate", [&](float* y, const float* u, const float*) { k.silu_gate(y, u, n); }},
       {"gelu_tanh_gate", [&](float* y, const float* u, const float*) { k.gelu_tanh_gate(y, u, n); }},
+      {"gelu_erf_gate", [&](float* y, const float* u, const float*) { k.gelu_erf_gate(y, u, n); }},
+      {"swiglu_oai_gate", [&](float* y, const float* u, const float*) { k.swiglu_oai_gate(y, u, n); }},
       {"silu", [&](float* y, const float*, const float*) { k.silu(y, n); }},
       {"gelu_tanh", [&](float* y, const float*, const float*) { k.gelu_tanh(y, n); }},
+      {"gelu_erf", [&](float* y, const float*, const float*) { k.gelu_erf(y, n); }},
+      {"sigmoid", [&](float* y, const float*, const float*) { k.sigmoid(y, n); }},
+      {"softmax", [&](float* y, const float*, const float*) { k.softmax(y, n); }},
       {"exp2", [&](float* y, const float*, const float*) { k.exp2(y, n); }},
       {"add", [&](float* y, const float* z, const float*) { k.add(y, z, n); }},
+      {"add_scaled", [&](float* y, const float* z, const float*) { k.add_scaled(y, z, s, n); }},
       {"scale", [&](float* y, const float*, const float*) { k.scale(y, s, n); }},
       {"softcap", [&](float* y, const float*, const float*) { k.softcap(y, s, n); }},
   };
@@ -92,12 +98,14 @@ class KvAttention {
                      size_t(kv.n_head_kv * kv.head_dim_v));
   }
 
-  Floats attention(const Floats& q, int pos0, float scale, float softcap, int window, int layer) {
+  Floats attention(const Floats& q, int pos0, float scale, float softcap, int window, int layer,
+                   std::optional<Floats> sinks) {
     const cpu::KvLayout& kv = layers_.at(size_t(layer));
     check_rows(q, n_head_, kv.head_dim_k, "q must have the shape (n, n_head, head_dim_k)");
     check_positions(pos0, q.shape(0));
     Floats out({q.shape(0), ssize_t{n_head_}, ssize_t{kv.head_dim_v}});
-    run(kv, q, pos0, scale, softcap, window, out.mutable_data());
+    check(!sinks || sinks->size() == n_head_, "sinks must have n_head elements");
+    run(kv, q, pos0, scale, softcap, window, sinks ? sinks->data() : nullptr, out.mutable_data());
     return out;
   }
 
@@ -107,7 +115,7 @@ class KvAttention {
     check_rows(q, n_head_, layers_[0].head_dim_k, "q must have the shape (n, n_head, head_dim_k)");
     check_positions(pos0, q.shape(0));
     return timed(repeats, [&] {
-      for (const cpu::KvLayout& kv : layers_) run(kv, q, pos0, scale, 0, 0, out.data());
+      for (const cpu::KvLayout& kv : layers_) run(kv, q, pos0, scale, 0, 0, nullptr, out.data());
     });
   }
 
@@ -142,7 +150,8 @@ class KvAttention {
     check(pos0 >= 0 && n >= 0 && size_t(pos0) + size_t(n) <= pages_.size() * cpu::kPageTokens,
           "positions past the last page");
   }
-  void run(const cpu::KvLayout& kv, const Floats& q, int pos0, float scale, float softcap, int window, float* out) {
+  void run(const cpu::KvLayout& kv, const Floats& q, int pos0, float scale, float softcap, int window,
+           const float* sinks, float* out) {
     attention_.run({.q = q.data(),
                     .ldq = size_t(n_head_ * kv.head_dim_k),
                     .out = out,
@@ -154,7 +163,8 @@ class KvAttention {
                     .n = int(q.shape(0)),
                     .scale = scale,
                     .softcap = softcap,
-                    .window = window});
+                    .window = window,
+                    .sinks = sinks});
   }
   template <class Fn>
   static std::vector<double> timed(int repeats, Fn&& fn) {
@@ -189,7 +199,7 @@ void bind_attention(py::module_& m) {
       .def("store", &KvAttention::store, py::arg("pos0"), py::arg("k"), py::arg("v"), py::arg("layer") = 0,
            "Store k (n, n_head_kv, head_dim_k) and v (n, n_head_kv, head_dim_v) at positions pos0 and on.")
       .def("attention", &KvAttention::attention, py::arg("q"), py::arg("pos0"), py::kw_only(), py::arg("scale"),
-           py::arg("softcap") = 0.f, py::arg("window") = 0, py::arg("layer") = 0,
+           py::arg("softcap") = 0.f, py::arg("window") = 0, py::arg("layer") = 0, py::arg("sinks") = py::none(),
            "Queries (n, n_head, head_dim_k) at positions pos0 and on -> (n, n_head, head_dim_v).")
       .def("time", &KvAttention::time, py::arg("q"), py::arg("pos0"), py::kw_only(), py::arg("scale"),
            py::arg("repeats"), "Milliseconds of attention in all layers, one figure a repetition.")

@@ -118,7 +118,7 @@ void bind_model(py::module_& m) {
       .def_property_readonly("n_ctx_train", hparam(&Hparams::n_ctx_train))
       .def_property_readonly("isa", [](const Model& self) { return std::string(self.backend().level()); })
       .def_property_readonly("n_threads", [](const Model& self) { return self.backend().n_threads(); })
-      .def_property_readonly("weight_bytes", [](const Model& self) { return self.weights().bytes(); })
+      .def_property_readonly("weight_bytes", [](const Model& self) { return self.weights().bytes; })
       .def_property_readonly("kv_bytes_per_token", [](const Model& self) {
         return self.backend().kv_page_bytes(self.kv_shape()) / size_t(kPageTokens);
       });
@@ -134,9 +134,9 @@ void bind_model(py::module_& m) {
   m.def("plan_context", &plan_context, py::arg("file"), py::arg("n_ctx") = py::none(), py::kw_only(),
         py::arg("weights_loaded") = false);
   m.def("architectures", [] {
-    std::vector<std::string> names;
-    for (const Arch& arch : architectures()) names.emplace_back(arch.name);
-    return names;
+    py::dict models;  // in the table's order
+    for (const Arch& arch : architectures()) models[py::str(arch.name)] = py::str(arch.models);
+    return models;
   });
 }
 

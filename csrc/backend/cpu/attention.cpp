@@ -164,7 +164,7 @@ void Attention::run_item(const AttentionArgs& a, const Plan& p, Workspace& w, in
   const Task t = p.task(a, index);
   const int begin = t.n_chunks * split / p.n_splits, end = t.n_chunks * (split + 1) / p.n_splits;
   if (begin < end) load_queries(a, p, t, w);
-  if (p.n_splits == 1) clear_totals(p, t, w);
+  if (p.n_splits == 1) start_totals(a, p, t, w);
   const size_t head_offset = a.kv.layer_offset + size_t(t.head) * p.head_bytes;
   for (int i = begin; i < end; i++) {
     const int c = t.chunk0 + i, next_page = (c + 1) * (kChunkTokens / kPageTokens);
@@ -189,7 +189,7 @@ void Attention::run_item(const AttentionArgs& a, const Plan& p, Workspace& w, in
   }
   if (p.n_splits > 1) {
     if (left_[size_t(index)].fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    clear_totals(p, t, w);
+    start_totals(a, p, t, w);
     for (int i = 0; i < t.n_chunks; i++) merge(a, t, partial(p, index, i), w);
   }
   for (int r = 0; r < t.n_rows; r++) {
@@ -204,9 +204,13 @@ Attention::Results Attention::partial(const Plan& p, int task, int chunk) {
   return {record, record + p.max_rows, record + round_up(2 * p.max_rows, 16)};
 }
 
-void Attention::clear_totals(const Plan& p, const Task& t, Workspace& w) {
-  std::fill_n(w.total.max, t.n_rows, -std::numeric_limits<float>::infinity());
-  std::fill_n(w.total.sum, t.n_rows, 0.f);
+// A sink is what a chunk with one key of that score and a value of zeros would have left.
+void Attention::start_totals(const AttentionArgs& a, const Plan& p, const Task& t, Workspace& w) {
+  for (int r = 0; r < t.n_rows; r++) {
+    w.total.max[r] =
+        a.sinks ? a.sinks[t.head * p.group + r % p.group] * kLog2E : -std::numeric_limits<float>::infinity();
+    w.total.sum[r] = a.sinks ? 1.f : 0.f;
+  }
   std::fill_n(w.total.acc, size_t(t.n_rows) * p.n_v, 0.f);
 }
 

@@ -34,8 +34,9 @@ struct AttentionArgs {
   const uint8_t* const* pages;  // pages[i]: positions [64 i, 64 i + 64), for every position that a query sees
   int pos0, n;                  // queries at positions [pos0, pos0 + n); their own keys are stored already
   float scale;
-  float softcap;  // scores become softcap tanh(score / softcap); 0: none
-  int window;     // query at pos sees keys (pos - window, pos]; 0: all up to pos
+  float softcap;                 // scores become softcap tanh(score / softcap); 0: none
+  int window;                    // query at pos sees keys (pos - window, pos]; 0: all up to pos
+  const float* sinks = nullptr;  // (n_head) or null: one more score a head, of a key without a value
 };
 
 class Attention {
@@ -80,7 +81,7 @@ class Attention {
   void load_queries(const AttentionArgs& a, const Plan& p, const Task& t, Workspace& w);
   void run_item(const AttentionArgs& a, const Plan& p, Workspace& w, int item);
   Results partial(const Plan& p, int task, int chunk);
-  void clear_totals(const Plan& p, const Task& t, Workspace& w);
+  void start_totals(const AttentionArgs& a, const Plan& p, const Task& t, Workspace& w);
   void merge(const AttentionArgs& a, const Task& t, const Results& from, Workspace& w);
 
   const AttentionKernels& kernels_;

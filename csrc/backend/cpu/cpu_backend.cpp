@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,38 +47,50 @@ class CpuBackend final : public Backend {
     const ElementwiseKernels& k = *kernels_.elementwise;
     const float* weight = w ? cpu(*w).floats() : nullptr;
     const float* bias = b ? cpu(*b).floats() : nullptr;
-    const int64_t group = w ? w->cols : x.cols;
+    const int64_t group = w ? w->cols : x.cols, period = w ? w->rows * w->cols : x.cols;
     for_rows(x, [&](int, int64_t i) {
       for (int64_t c = 0; c < x.cols; c += group) {
+        const int64_t at = c % period;
         if (kind == NormKind::rms) {
-          k.rms_norm(y.row(i) + c, x.row(i) + c, weight, group, eps);
+          k.rms_norm(y.row(i) + c, x.row(i) + c, weight ? weight + at : nullptr, group, eps);
         } else {
-          k.layer_norm(y.row(i) + c, x.row(i) + c, weight, bias, group, eps);
+          k.layer_norm(y.row(i) + c, x.row(i) + c, weight ? weight + at : nullptr, bias ? bias + at : nullptr, group,
+                       eps);
         }
       }
     });
   }
 
-  void matmul(Mat x, std::span<const Product> products) override {
-    bool prepared[kActivationCount] = {};
-    items_.clear();
+  void matmul(std::span<const Group> groups) override {
     int64_t total = 0;
-    for (const Product& p : products) total += cpu(*p.w).n_panels();
+    for (const Group& g : groups)
+      for (const Product& p : g.products) total += cpu(*p.w).n_panels();
     const int64_t grain = std::max<int64_t>(1, total / (int64_t(pool_.size()) * kItemsPerThread));
-    for (const Product& p : products) {
-      const auto kind = size_t(info(p.w->format).activation);
-      if (!prepared[kind]) prepare(x, Activation(kind));
-      prepared[kind] = true;
-      for (int64_t p0 = 0; p0 < cpu(*p.w).n_panels(); p0 += grain)
-        items_.push_back({&p, p0, std::min(cpu(*p.w).n_panels(), p0 + grain)});
+    inputs_.clear();
+    items_.clear();
+    size_t end = 0;  // of the prepared activations
+    for (const Group& g : groups) {
+      std::optional<size_t> at[kActivationCount];
+      for (const Product& p : g.products) {
+        const auto kind = size_t(info(p.w->format).activation);
+        if (!at[kind]) {
+          at[kind] = end;
+          inputs_.push_back({g.x, kernels_.activation[kind], end});
+          end += (kernels_.activation[kind].bytes(g.x.cols, int(g.x.rows)) + 63) / 64 * 64;
+        }
+        for (int64_t p0 = 0; p0 < cpu(*p.w).n_panels(); p0 += grain)
+          items_.push_back({&p, int(g.x.rows), *at[kind], p0, std::min(cpu(*p.w).n_panels(), p0 + grain)});
+      }
     }
-    pool_.run(int(items_.size()), [&](int, int i) { run_item(items_[size_t(i)], int(x.rows)); });
+    if (act_.size() < end) act_ = Memory(end);
+    for (const Input& in : inputs_) prepare(in);
+    pool_.run(int(items_.size()), [&](int, int i) { run_item(items_[size_t(i)]); });
   }
 
   // The rounding error of x is rounded in turn and multiplied as a token of its own: a tile reads the weights once.
   void matmul_fine(Mat x, const Product& product) override {
     const ActivationKernels& k = kernels_.activation[int(info(product.w->format).activation)];
-    if (!k.residual) return matmul(x, {&product, 1});
+    if (!k.residual) return Backend::matmul(x, {&product, 1});
     for (int64_t i0 = 0; i0 < x.rows; i0 += kFineRows) {
       const int64_t n = std::min(kFineRows, x.rows - i0);
       const Mat pairs = fine_x_.mat(2 * n, x.cols), sums = fine_y_.mat(2 * n, product.w->rows);
@@ -86,7 +99,7 @@ class CpuBackend final : public Backend {
         k.residual(x.row(i0 + i), x.cols, pairs.row(2 * i + 1));
       }
       const Product coarse_and_fine{product.w, nullptr, sums};
-      matmul(pairs, {&coarse_and_fine, 1});
+      Backend::matmul(pairs, {&coarse_and_fine, 1});
       const float* bias = product.bias ? cpu(*product.bias).floats() : nullptr;
       for_rows(product.y.rows_from(i0, n), [&](int, int64_t i) {
         float* y = product.y.row(i0 + i);
@@ -125,20 +138,24 @@ class CpuBackend final : public Backend {
                       .n = s.n,
                       .scale = shape.scale,
                       .softcap = shape.softcap,
-                      .window = shape.window});
+                      .window = shape.window,
+                      .sinks = shape.sinks ? cpu(*shape.sinks).floats() : nullptr});
     }
   }
 
   void gate(ActivationFn fn, Mat g, Mat u) override {
-    const auto f = fn == ActivationFn::silu ? kernels_.elementwise->silu_gate : kernels_.elementwise->gelu_tanh_gate;
+    const auto f = gate_kernel(fn);
     for_rows(g, [&](int, int64_t i) { f(g.row(i), u.row(i), g.cols); });
   }
   void activate(ActivationFn fn, Mat x) override {
-    const auto f = fn == ActivationFn::silu ? kernels_.elementwise->silu : kernels_.elementwise->gelu_tanh;
+    const auto f = activation_kernel(fn);
     for_rows(x, [&](int, int64_t i) { f(x.row(i), x.cols); });
   }
-  void add(Mat x, Mat y) override {
-    for_rows(x, [&](int, int64_t i) { kernels_.elementwise->add(x.row(i), y.row(i), x.cols); });
+  void softmax(Mat x) override {
+    for_rows(x, [&](int, int64_t i) { kernels_.elementwise->softmax(x.row(i), x.cols); });
+  }
+  void add(Mat x, Mat y, float factor) override {  // a factor of 1 is exact
+    for_rows(x, [&](int, int64_t i) { kernels_.elementwise->add_scaled(x.row(i), y.row(i), factor, x.cols); });
   }
   void scale(Mat x, float factor) override {
     for_rows(x, [&](int, int64_t i) { kernels_.elementwise->scale(x.row(i), factor, x.cols); });
@@ -146,10 +163,28 @@ class CpuBackend final : public Backend {
   void softcap(Mat x, float cap) override {
     for_rows(x, [&](int, int64_t i) { kernels_.elementwise->softcap(x.row(i), cap, x.cols); });
   }
+  void copy_rows(Mat y, Mat x, std::span<const int32_t> rows) override {
+    for_rows(y, [&](int, int64_t i) { std::memcpy(y.row(i), x.row(rows[size_t(i)]), size_t(y.cols) * sizeof(float)); });
+  }
+  void mix_rows(Mat y, Mat x, std::span<const int32_t> rows, Mat factors) override {
+    for_rows(y, [&](int, int64_t i) {
+      std::fill_n(y.row(i), y.cols, 0.f);
+      for (int64_t j = 0; j < factors.cols; j++)
+        kernels_.elementwise->add_scaled(y.row(i), x.row(rows[size_t(i * factors.cols + j)]), factors.row(i)[j],
+                                         y.cols);
+    });
+  }
 
  private:
-  struct Item {  // panels [p0, p1) of one product
+  struct Input {  // rows to prepare, and where in act_
+    Mat x;
+    const ActivationKernels& kernels;
+    size_t at;
+  };
+  struct Item {  // panels [p0, p1) of one product with n rows prepared at act_ + at
     const Product* product;
+    int n;
+    size_t at;
     int64_t p0, p1;
   };
   // Enough for stealing to even out a busy core, few enough to read each range as one stream.
@@ -166,25 +201,47 @@ class CpuBackend final : public Backend {
     pool_.run(int(m.rows), [&](int thread, int i) { fn(thread, i); });
   }
 
-  void prepare(Mat x, Activation kind) {
-    const ActivationKernels& k = kernels_.activation[int(kind)];
-    const size_t bytes = k.bytes(x.cols, int(x.rows));
-    Memory& act = act_[int(kind)];
-    if (act.size() < bytes) act = Memory(bytes);
-    const int n = int(x.rows);
-    for_rows(x,
-             [&](int, int64_t t) { k.prepare(x.data, size_t(x.stride), x.cols, n, int(t), int(t) + 1, act.data()); });
+  void prepare(const Input& in) {
+    const Mat& x = in.x;
+    uint8_t* act = act_.data() + in.at;
+    for_rows(x, [&](int, int64_t t) {
+      in.kernels.prepare(x.data, size_t(x.stride), x.cols, int(x.rows), int(t), int(t) + 1, act);
+    });
   }
 
-  void run_item(const Item& item, int n) {
+  void run_item(const Item& item) {
     const Product& p = *item.product;
     const CpuWeight& w = cpu(*p.w);
-    const uint8_t* act = act_[int(info(w.format).activation)].data();
-    kernels_.matmul[int(w.format)].matmul(w.data, w.cols, w.rows, act, n, p.y.data, size_t(p.y.stride), item.p0,
-                                          item.p1);
+    kernels_.matmul[int(w.format)].matmul(w.data, w.cols, w.rows, act_.data() + item.at, item.n, p.y.data,
+                                          size_t(p.y.stride), item.p0, item.p1);
     if (!p.bias) return;
     const int64_t r0 = item.p0 * kPanelRows, r1 = std::min(item.p1 * kPanelRows, w.rows);
-    for (int t = 0; t < n; t++) kernels_.elementwise->add(p.y.row(t) + r0, cpu(*p.bias).floats() + r0, r1 - r0);
+    for (int t = 0; t < item.n; t++) kernels_.elementwise->add(p.y.row(t) + r0, cpu(*p.bias).floats() + r0, r1 - r0);
+  }
+
+  using GateKernel = decltype(ElementwiseKernels::silu_gate);
+  GateKernel gate_kernel(ActivationFn fn) const {
+    const ElementwiseKernels& k = *kernels_.elementwise;
+    switch (fn) {
+      case ActivationFn::silu: return k.silu_gate;
+      case ActivationFn::gelu_tanh: return k.gelu_tanh_gate;
+      case ActivationFn::gelu_erf: return k.gelu_erf_gate;
+      case ActivationFn::swiglu_oai: return k.swiglu_oai_gate;
+      case ActivationFn::sigmoid: break;
+    }
+    throw Error(ErrorKind::internal, "this activation is no gate");
+  }
+  using ActivationKernel = decltype(ElementwiseKernels::silu);
+  ActivationKernel activation_kernel(ActivationFn fn) const {
+    const ElementwiseKernels& k = *kernels_.elementwise;
+    switch (fn) {
+      case ActivationFn::silu: return k.silu;
+      case ActivationFn::gelu_tanh: return k.gelu_tanh;
+      case ActivationFn::gelu_erf: return k.gelu_erf;
+      case ActivationFn::sigmoid: return k.sigmoid;
+      case ActivationFn::swiglu_oai: break;
+    }
+    throw Error(ErrorKind::internal, "this activation is only a gate");
   }
 
   KvLayout layout(const AttentionShape& s) const {
@@ -196,9 +253,10 @@ class CpuBackend final : public Backend {
   ThreadPool pool_;
   WeightStore store_;
   cpu::Attention attention_;
-  Memory act_[kActivationCount];               // prepared activations of the running product
-  MatBuffer fine_x_, fine_y_;                  // of the running fine product
-  std::vector<Item> items_;                    // of the running product
+  Memory act_;                 // prepared activations of the running products
+  MatBuffer fine_x_, fine_y_;  // of the running fine product
+  std::vector<Input> inputs_;  // of the running products
+  std::vector<Item> items_;
   std::vector<std::vector<uint8_t>> scratch_;  // by thread
 };
 

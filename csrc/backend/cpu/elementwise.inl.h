@@ -89,9 +89,35 @@ void gate(float* g, const float* u, int64_t n) {
   map(g, n,
       [=](int64_t i, int64_t count) SIMD_FN { return mul(Act(load_part(g + i, count)), load_part(u + i, count)); });
 }
+void swiglu_oai_gate(float* g, const float* u, int64_t n) {
+  const F limit = setf(7.f), low = setf(-7.f);
+  map(g, n, [=](int64_t i, int64_t count) SIMD_FN {
+    const F x = min(limit, load_part(g + i, count)), y = max(low, min(limit, load_part(u + i, count)));
+    return mul(mul(x, sigmoid(mul(x, setf(1.702f)))), add(y, setf(1.f)));
+  });
+}
+
+void softmax_row(float* x, int64_t n) {
+  F tops[kParts];
+  for (auto& t : tops) t = setf(-__builtin_inff());
+  for (int64_t i = 0; i < n; i += kLanes) {
+    F v = load_part(x + i, n - i);
+    if (n - i < kLanes) v = select(less(iota(), setf(float(n - i))), v, setf(-__builtin_inff()));
+    tops[i / kLanes % kParts] = max(tops[i / kLanes % kParts], v);
+  }
+  const F top = setf(max16(tops));
+  map(x, n, [=](int64_t i, int64_t count) SIMD_FN { return exp(sub(load_part(x + i, count), top)); });
+  const float total =
+      sum(n, [=](F acc, int64_t i, int64_t count) SIMD_FN { return add(acc, load_part(x + i, count)); });
+  map(x, n, [=](int64_t i, int64_t count) SIMD_FN { return div(load_part(x + i, count), setf(total)); });
+}
 
 void add_row(float* x, const float* y, int64_t n) {
   map(x, n, [=](int64_t i, int64_t count) SIMD_FN { return add(load_part(x + i, count), load_part(y + i, count)); });
+}
+void add_scaled(float* x, const float* y, float s, int64_t n) {
+  map(x, n,
+      [=](int64_t i, int64_t count) SIMD_FN { return fma(load_part(y + i, count), setf(s), load_part(x + i, count)); });
 }
 void scale(float* x, float s, int64_t n) {
   map(x, n, [=](int64_t i, int64_t count) SIMD_FN { return mul(load_part(x + i, count), setf(s)); });
@@ -107,10 +133,16 @@ constexpr ElementwiseKernels kElementwise = {
     .rope = rope,
     .silu_gate = gate<silu>,
     .gelu_tanh_gate = gate<gelu_tanh>,
+    .gelu_erf_gate = gate<gelu_erf>,
+    .swiglu_oai_gate = swiglu_oai_gate,
     .silu = activate<silu>,
     .gelu_tanh = activate<gelu_tanh>,
+    .gelu_erf = activate<gelu_erf>,
+    .sigmoid = activate<sigmoid>,
+    .softmax = softmax_row,
     .exp2 = activate<exp2>,
     .add = add_row,
+    .add_scaled = add_scaled,
     .scale = scale,
     .softcap = softcap,
 };

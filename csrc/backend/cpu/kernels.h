@@ -42,14 +42,20 @@ struct ElementwiseKernels {
   // One head, in place: turns pairs (i, i + n_rot / 2), or (2 i, 2 i + 1) if interleaved, of the first n_rot (even)
   // elements. cos_sin: (n_rot / 2, 2).
   void (*rope)(float* x, const float* cos_sin, int n_rot, bool interleaved);
-  void (*silu_gate)(float* g, const float* u, int64_t n);       // g = silu(g) u
-  void (*gelu_tanh_gate)(float* g, const float* u, int64_t n);  // g = gelu_tanh(g) u
+  void (*silu_gate)(float* g, const float* u, int64_t n);        // g = silu(g) u
+  void (*gelu_tanh_gate)(float* g, const float* u, int64_t n);   // g = gelu_tanh(g) u
+  void (*gelu_erf_gate)(float* g, const float* u, int64_t n);    // g = gelu_erf(g) u
+  void (*swiglu_oai_gate)(float* g, const float* u, int64_t n);  // ActivationFn::swiglu_oai
   void (*silu)(float* x, int64_t n);
-  void (*gelu_tanh)(float* x, int64_t n);            // the tanh approximation
-  void (*exp2)(float* x, int64_t n);                 // attention's own: exactly 0 below -126
-  void (*add)(float* x, const float* y, int64_t n);  // x += y
-  void (*scale)(float* x, float s, int64_t n);       // x *= s
-  void (*softcap)(float* x, float cap, int64_t n);   // x = cap tanh(x / cap)
+  void (*gelu_tanh)(float* x, int64_t n);  // the tanh approximation
+  void (*gelu_erf)(float* x, int64_t n);   // the exact one
+  void (*sigmoid)(float* x, int64_t n);
+  void (*softmax)(float* x, int64_t n);
+  void (*exp2)(float* x, int64_t n);                                 // attention's own: exactly 0 below -126
+  void (*add)(float* x, const float* y, int64_t n);                  // x += y
+  void (*add_scaled)(float* x, const float* y, float s, int64_t n);  // x += s y
+  void (*scale)(float* x, float s, int64_t n);                       // x *= s
+  void (*softcap)(float* x, float cap, int64_t n);                   // x = cap tanh(x / cap)
 };
 
 inline constexpr int kPageTokens = 64;  // positions of one KV page

@@ -1,4 +1,4 @@
-// exp, tanh, sigmoid and GELU as our own polynomials: the same bits on every level with fused multiply-add.
+// exp, tanh, sigmoid, erfc and GELU as our own polynomials: the same bits on every level with fused multiply-add.
 //
 // Written over the words of simd/<isa>.h and simd/<isa>_float.h; include one of each first. Coefficients are minimax
 // fits of the exact functions, rounded to float32.
@@ -67,6 +67,24 @@ SIMD_INLINE F silu(F x) { return mul(x, sigmoid(x)); }
 SIMD_INLINE F gelu_tanh(F x) {  // (1 + tanh y) / 2 = sigmoid(2 y), y = sqrt(2 / pi) (x + 0.044715 x^3)
   const F y = mul(x, fma(mul(x, x), setf(2 * 0.7978845608f * 0.044715f), setf(2 * 0.7978845608f)));
   return mul(x, sigmoid(y));
+}
+
+// x Phi(x) through erfc(z) = e^(-z z) r(q) / (1 + 2 z), z = |x| / sqrt 2, q = (z - 2) / (z + 2).
+SIMD_INLINE F gelu_erf(F x) {
+  const F z = mul(abs(x), setf(0.707106781f)), q = sub(setf(1.f), div(setf(4.f), add(z, setf(2.f))));
+  F r = setf(-4.01715166e-04f);
+  r = fma(r, q, setf(-1.23187713e-03f));
+  r = fma(r, q, setf(1.31372246e-03f));
+  r = fma(r, q, setf(8.63327086e-03f));
+  r = fma(r, q, setf(-8.05959944e-03f));
+  r = fma(r, q, setf(-5.42047098e-02f));
+  r = fma(r, q, setf(1.64055273e-01f));
+  r = fma(r, q, setf(-1.66031390e-01f));
+  r = fma(r, q, setf(-9.27639753e-02f));
+  r = fma(r, q, setf(1.27697837e+00f));
+  const F gauss = exp(mul(mul(x, x), setf(-0.5f)));
+  const F tail = mul(setf(0.5f), div(mul(r, gauss), fma(z, setf(2.f), setf(1.f))));
+  return mul(x, select(less(x, setf(0.f)), tail, sub(setf(1.f), tail)));
 }
 
 }  // namespace
