@@ -131,24 +131,53 @@ class Sampler:
         self,
         n_vocab: int,
         *,
-        temperature: float = ...,
-        top_k: int = ...,
-        top_p: float = ...,
-        min_p: float = ...,
+        logit_bias: dict[int, float] = ...,  # -inf bans, inf allows these tokens alone
+        min_tokens: int = ...,
+        eog_ids: list[int] = ...,
         repeat_penalty: float = ...,
         frequency_penalty: float = ...,
         presence_penalty: float = ...,
         penalty_last_n: int = ...,
+        dry_multiplier: float = ...,
+        dry_base: float = ...,
+        dry_allowed_length: int = ...,
+        dry_penalty_last_n: int = ...,
+        dry_breakers: list[list[int]] = ...,
+        top_n_sigma: float = ...,
+        top_k: int = ...,
+        typical_p: float = ...,
+        top_p: float = ...,
+        min_p: float = ...,
+        xtc_probability: float = ...,
+        xtc_threshold: float = ...,
+        temperature: float = ...,
+        dynatemp_range: float = ...,
+        dynatemp_exponent: float = ...,
+        mirostat_mode: int = ...,
+        mirostat_tau: float = ...,
+        mirostat_eta: float = ...,
+        samplers: list[str] = ...,
         seed: int = ...,
-        logit_bias: dict[int, float] = ...,
     ) -> None: ...
     @property
     def n_vocab(self) -> int: ...
     @property
     def seed(self) -> int: ...
     def sample(
-        self, logits: _Float32, history: _Int32, pos: int, *, choice: int = 0, n_top_logprobs: int = -1
+        self,
+        logits: _Float32,
+        history: _Int32,
+        pos: int,
+        *,
+        choice: int = 0,
+        n_prompt: int = 0,
+        n_top_logprobs: int = -1,
     ) -> tuple[int, float, list[tuple[int, float]]]: ...
+    def distribution(
+        self, logits: _Float32, history: _Int32, pos: int, *, choice: int = 0, n_prompt: int = 0
+    ) -> list[tuple[int, float]]: ...  # what sample() draws from
+
+def samplers() -> list[str]: ...  # in the default order
 
 # Kernels at a named level, for tests, benchmarks and doctor
 

@@ -6,7 +6,7 @@ error naming the parameter; a name neither library knows is a TypeError, as for 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from .errors import ParameterError
@@ -21,7 +21,7 @@ class Inert(NamedTuple):
 
 _GPU = "This version computes on the CPU only; leave it out."
 _LATER = "Leave it out."
-_SAMPLERS = "Use temperature, top_k, top_p and min_p."
+_BY_HAND = "It looks at the whole answer: use generate() or create_completion()."
 _ANY_BOOL = (None, True, False)
 
 CONSTRUCTOR: Mapping[str, Inert] = {
@@ -66,11 +66,7 @@ CONSTRUCTOR: Mapping[str, Inert] = {
 }
 
 SAMPLING: Mapping[str, Inert] = {
-    "typical_p": Inert((None, 1), _SAMPLERS),
-    "tfs_z": Inert((None, 1), _SAMPLERS),
-    "mirostat_mode": Inert((None, 0), _SAMPLERS),
-    "mirostat_tau": Inert((None, 5), _SAMPLERS),
-    "mirostat_eta": Inert((None, 0.1), _SAMPLERS),
+    "tfs_z": Inert((None, 1), "llama.cpp has dropped it too; use min_p or top_p."),
     "penalize_nl": Inert(
         (None, True), "The line break is penalized like any other token; use logit_bias to favour it."
     ),
@@ -80,6 +76,8 @@ SAMPLING: Mapping[str, Inert] = {
 SAMPLE: Mapping[str, Inert] = {
     **SAMPLING,
     "idx": Inert((None, -1), "The logits of the last evaluated token are sampled."),
+    "mirostat_mode": Inert((None, 0), _BY_HAND),
+    "min_tokens": Inert((None, 0), _BY_HAND),
 }
 
 COMPLETION: Mapping[str, Inert] = {
@@ -99,6 +97,9 @@ CHAT: Mapping[str, Inert] = {
 FROM_PRETRAINED: Mapping[str, Inert] = {
     "local_dir_use_symlinks": Inert((None, "auto"), "huggingface_hub no longer has it either."),
 }
+
+# Fields of SamplingParams that no method takes under that name beyond those it spells out.
+SPELLED = frozenset(["temperature", "max_tokens", "stop", "logprobs", "seed", "logit_bias"])
 
 METHODS = frozenset(
     ["create_embedding", "embed", "save_state", "load_state", "set_cache", "create_chat_completion_openai_v1"]
@@ -125,6 +126,14 @@ def check_inert(function: str, arguments: Mapping[str, Any], table: Mapping[str,
             accepted = False
         if not accepted:
             raise ParameterError(f"{name}={_short(value)} is not supported yet", inert.hint)
+
+
+def split(
+    function: str, arguments: Mapping[str, Any], known: Collection[str], table: Mapping[str, Inert]
+) -> dict[str, Any]:
+    """The arguments that are among `known`, without those left at None; the rest goes through check_inert."""
+    check_inert(function, {k: v for k, v in arguments.items() if k in table or k not in known}, table)
+    return {k: v for k, v in arguments.items() if k in known and k not in table and v is not None}
 
 
 def _short(value: Any) -> str:

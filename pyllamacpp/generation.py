@@ -14,9 +14,12 @@ import numpy.typing as npt
 
 from . import _core
 from .errors import ContextOverflowError, MemoryLimitError, ParameterError
+from .params import specs
+from .text.breakers import breaker_tokens
 
 if TYPE_CHECKING:
     from .params import SamplingParams
+    from .text.tokenizer import Tokenizer
 
 Tokens = npt.NDArray[np.int32]
 Logits = npt.NDArray[np.float32]
@@ -220,20 +223,25 @@ def _read_only(view: _Array) -> _Array:
     return view
 
 
-def make_sampler(n_vocab: int, params: SamplingParams, seed: int) -> _core.Sampler:
+# Fields of SamplingParams that are not the core's, or not in this form.
+_OURS = frozenset(
+    ["max_tokens", "stop", "logprobs", "seed", "samplers", "logit_bias", "dry_sequence_breakers"]
+)
+
+
+def make_sampler(tokenizer: Tokenizer, params: SamplingParams, seed: int) -> _core.Sampler:
     """The core's sampler for one request."""
+    core = {name: getattr(params, name) for name in specs(type(params)) if name not in _OURS}
+    if params.samplers is not None:
+        core["samplers"] = list(params.samplers)
+    if params.dry_multiplier:
+        core["dry_breakers"] = breaker_tokens(tokenizer, params.dry_sequence_breakers)
     return _core.Sampler(
-        n_vocab,
-        temperature=params.temperature,
-        top_k=params.top_k,
-        top_p=params.top_p,
-        min_p=params.min_p,
-        repeat_penalty=params.repeat_penalty,
-        frequency_penalty=params.frequency_penalty,
-        presence_penalty=params.presence_penalty,
-        penalty_last_n=params.penalty_last_n,
+        tokenizer.n_vocab,
         seed=seed,
-        logit_bias=dict(params.logit_bias or {}),
+        logit_bias=dict(params.logit_bias),
+        eog_ids=sorted(tokenizer.eog_ids),
+        **core,
     )
 
 
@@ -271,12 +279,14 @@ def draws(
     """
     tokens, sample = context.tokens, sampler.sample
     row = context.last_row()
+    n_prompt = context.n_tokens
     n_drawn = 0
     while n_drawn != n_max:
         n = context.n_tokens
         if n >= context.n_ctx:
             return
-        draw = sample(process(processors, tokens[:n], row), tokens[:n], n, n_top_logprobs=n_top)
+        logits = process(processors, tokens[:n], row)
+        draw = sample(logits, tokens[:n], n, n_prompt=n_prompt, n_top_logprobs=n_top)
         if stop_when is not None and stop_when(tokens[:n], row):
             return
         sent = yield draw

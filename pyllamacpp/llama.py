@@ -27,7 +27,7 @@ from .generation import (
     make_sampler,
     process,
 )
-from .params import CHAT_DEFAULTS, LoadParams, SamplingParams, random_seed
+from .params import CHAT_DEFAULTS, LoadParams, SamplingParams, random_seed, specs
 from .request import Request, Run, any_of, callables
 from .request import stream as stream_of
 from .request import whole as whole_of
@@ -51,7 +51,8 @@ class Llama:
 
     Differences from llama-cpp-python: n_ctx is the trained context (or what fits in memory) unless given, as
     pages are allocated when tokens arrive; logprobs do not need logits_all; a prompt gets exactly one BOS;
-    user text in a chat is never read as control tokens; what is not supported yet is an error, never ignored.
+    user text in a chat is never read as control tokens; a logit_bias of -100 bans, of 100 allows no other;
+    repeat_penalty counts the prompt too; what is not supported yet is an error, never ignored.
 
     Attributes: model_path, verbose, metadata (dict[str, str], no arrays), last_seed (the latest request's).
     """
@@ -317,10 +318,15 @@ class Llama:
         self.last_seed = random_seed() if seed is None else seed
         return self.last_seed
 
-    def _sampling(self, **given: Any) -> SamplingParams:
+    def _sampling(
+        self, method: str, more: Mapping[str, Any], table: Mapping[str, compat.Inert], **given: Any
+    ) -> SamplingParams:
+        """given: what the method spells out. more: what else it was called with."""
+        others = specs(SamplingParams).keys() - given.keys() - compat.SPELLED
+        given |= compat.split(f"Llama.{method}", more, others, table)
         if given.get("seed") == -1:  # asked for a random one, whatever the object's own
             given["seed"] = random_seed()
-        return SamplingParams(penalty_last_n=self._defaults.penalty_last_n, **given)
+        return SamplingParams(**{"penalty_last_n": self._defaults.penalty_last_n, **given})
 
     def sample(
         self,
@@ -333,16 +339,19 @@ class Llama:
         frequency_penalty: float = 0.0,
         presence_penalty: float = 0.0,
         logits_processor: Processors = None,
-        **llama_cpp: Any,
+        **more: Any,
     ) -> int:
-        """A token to follow those held; it is not evaluated. The same seed draws the same token again."""
-        compat.check_inert("Llama.sample", llama_cpp, compat.SAMPLE)
+        """A token to follow those held; it is not evaluated. The same seed draws the same token again.
+
+        The penalties count all tokens held. **more: other fields of SamplingParams.
+        """
         params = self._sampling(
+            "sample", more, compat.SAMPLE,
             top_k=top_k, top_p=top_p, min_p=min_p, temperature=temp, repeat_penalty=repeat_penalty,
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
         )  # fmt: skip
         processors = callables("logits_processor", logits_processor)
-        sampler = make_sampler(self._context.n_vocab, params, self._seed(params))
+        sampler = make_sampler(self._tokenizer, params, self._seed(params))
         with self._turn.lock(), self._turn:
             context = self._context
             row, tokens = context.last_row(), context.tokens[: context.n_tokens]
@@ -362,15 +371,16 @@ class Llama:
         presence_penalty: float = 0.0,
         logits_processor: Processors = None,
         stopping_criteria: Criteria = None,
-        **llama_cpp: Any,
+        **more: Any,
     ) -> Generator[int, Sequence[int] | None, None]:
         """Tokens that follow the given ones until the context is full: stop at token_eos() yourself.
 
         reset: start from the given tokens alone (what is held and begins alike is reused); else continue.
         Tokens passed to the generator's send() are evaluated after the one it handed out.
+        **more: other fields of SamplingParams.
         """
-        compat.check_inert("Llama.generate", llama_cpp, compat.SAMPLING)
         params = self._sampling(
+            "generate", more, compat.SAMPLING,
             top_k=top_k, top_p=top_p, min_p=min_p, temperature=temp, repeat_penalty=repeat_penalty,
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
         )  # fmt: skip
@@ -384,7 +394,7 @@ class Llama:
             with self._turn.lock(), self._turn:
                 context = self._context
                 context.eval(prompt[context.resume(prompt) :] if reset else prompt)
-                sampler = make_sampler(context.n_vocab, params, seed)
+                sampler = make_sampler(self._tokenizer, params, seed)
                 stop_when = any_of(criteria)
                 loop = draws(context, sampler, None, processors=processors, stop_when=stop_when)
                 sent: Sequence[int] | None = None
@@ -421,16 +431,17 @@ class Llama:
         stopping_criteria: Criteria = None,
         logits_processor: Processors = None,
         logit_bias: Mapping[int, float] | None = None,
-        **llama_cpp: Any,
+        **more: Any,
     ) -> Any:
         """Complete a text, in which control tokens are recognized, or a list of tokens, taken as it is.
 
         max_tokens: None, 0 or -1: to the end of the context. logprobs: how many likeliest tokens to report.
+        **more: other fields of SamplingParams (typical_p, dry_multiplier, samplers, ...).
         Returns: the `text_completion` dictionary; with stream=True an iterator of its chunks.
         Errors: ParameterError; ContextOverflowError where the prompt leaves no room for a token.
         """
-        compat.check_inert("Llama.create_completion", {**llama_cpp, "suffix": suffix}, compat.COMPLETION)
         params = self._sampling(
+            "create_completion", {**more, "suffix": suffix}, compat.COMPLETION,
             max_tokens=max_tokens, temperature=temperature, top_p=top_p, min_p=min_p, top_k=top_k,
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
             repeat_penalty=repeat_penalty, seed=seed,
@@ -468,17 +479,18 @@ class Llama:
         logit_bias: Mapping[int, float] | None = None,
         logprobs: bool | None = None,
         top_logprobs: int | None = None,
-        **llama_cpp: Any,
+        **more: Any,
     ) -> Any:
         """Answer a conversation, written with the chat template; its text is never read as control tokens.
 
+        **more: other fields of SamplingParams.
         Returns: the `chat.completion` dictionary; with stream=True an iterator of `chat.completion.chunk`s.
         Errors: ChatTemplateError where no template is there or it refuses; those of create_completion.
         """
-        compat.check_inert("Llama.create_chat_completion", llama_cpp, compat.CHAT)
         if top_logprobs is not None and not logprobs:
             raise ParameterError("top_logprobs needs logprobs=True")
         params = self._sampling(
+            "create_chat_completion", more, compat.CHAT,
             max_tokens=max_tokens, temperature=temperature, top_p=top_p, min_p=min_p, top_k=top_k,
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
             repeat_penalty=repeat_penalty, seed=seed,

@@ -111,21 +111,40 @@ def _check_all(params: Any) -> None:
             object.__setattr__(params, name, _checked(name, getattr(params, name), rule))
 
 
-def _stop_strings(value: Any) -> tuple[str, ...]:
+def _strings(name: str, value: Any) -> tuple[str, ...]:
     strings = () if value is None else (value,) if isinstance(value, str) else value
     if not isinstance(strings, Iterable) or isinstance(strings, (bytes, Mapping)):
-        raise ParameterError(f"stop must be a string or a list of strings, not {value!r}")
+        raise ParameterError(f"{name} must be a string or a list of strings, not {value!r}")
     result = tuple(strings)
     for s in result:
         if not isinstance(s, str) or not s:
             raise ParameterError(
-                f"stop must hold non-empty strings, not {s!r}", "An empty string would end every answer."
+                f"{name} must hold non-empty strings, not {s!r}", "An empty string would be found everywhere."
             )
     return result
 
 
+def _sampler_names(value: Any) -> tuple[str, ...] | None:
+    """Names in order, from a list or from text with commas between them."""
+    if value is None:
+        return None
+    names = [name.strip() for text in _strings("samplers", value) for name in text.split(",")]
+    for i, name in enumerate(names):
+        if name not in SAMPLERS:
+            raise ParameterError(
+                f"samplers names {name!r}, which is no sampler", f"There are: {', '.join(SAMPLERS)}."
+            )
+        if name in names[:i]:
+            raise ParameterError(f"samplers names {name} twice", "Each can be taken once.")
+    return tuple(names)
+
+
 def _bias_table(value: Any) -> dict[int, float]:
-    """Token id -> bias, from a mapping (ids may be decimal strings, as JSON has them) or a list of pairs."""
+    """Token id -> bias, from a mapping (ids may be decimal strings, as JSON has them) or a list of pairs.
+
+    OpenAI's ends of the range mean what its documentation says: -100 or less bans (-inf), 100 or more allows
+    these tokens alone (inf).
+    """
     try:
         pairs = [] if value is None else list(value.items() if isinstance(value, Mapping) else value)
         pairs = [(key, bias) for key, bias in pairs]
@@ -138,31 +157,54 @@ def _bias_table(value: Any) -> dict[int, float]:
         decimal = isinstance(key, str) and key.isascii() and key.isdigit()
         try:
             token = int(key) if decimal else _integer(key)
-            number = -math.inf if bias == -math.inf else _number(bias)
+            infinite = isinstance(bias, float) and math.isinf(bias)
+            number = float(bias) if infinite else _number(bias)
         except (TypeError, ValueError, OverflowError):
             token, number = -1, 0.0
         if not 0 <= token < 2**31:
-            raise ParameterError(
-                f"logit_bias must map token ids to finite numbers or -inf, not {key!r} to {bias!r}"
-            )
+            raise ParameterError(f"logit_bias must map token ids to numbers, not {key!r} to {bias!r}")
         if token in table:
             raise ParameterError(f"logit_bias names token {token} twice")
-        table[token] = number
+        table[token] = -math.inf if number <= -100 else math.inf if number >= 100 else number
     return table
+
+
+# The samplers in their default order, each with the parameters that turn it on.
+SAMPLERS: dict[str, tuple[str, ...]] = {
+    "penalties": ("repeat_penalty", "frequency_penalty", "presence_penalty"),
+    "dry": ("dry_multiplier",),
+    "top_n_sigma": ("top_n_sigma",),
+    "top_k": ("top_k",),
+    "typical_p": ("typical_p",),
+    "top_p": ("top_p",),
+    "min_p": ("min_p",),
+    "xtc": ("xtc_probability",),
+    "temperature": ("temperature", "dynatemp_range"),
+}
+_WITH_MIROSTAT = ("penalties", "dry", "temperature")  # it takes the place of the others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
     """How the next token is chosen, and when to stop. Immutable; every value is checked on construction.
 
+    The chain: `logit_bias` and `min_tokens`; the samplers, in the order of `SAMPLERS` or of `samplers`;
+    mirostat instead of all that cut; the draw. The penalties look at the last `penalty_last_n` tokens of
+    prompt and answer: `repeat_penalty` counts both, `frequency_penalty` and `presence_penalty` the answer
+    alone. With a temperature of 0 or less only bias, penalties and DRY count.
+
     Raises:
-        ParameterError: a value of the wrong type or out of range, named with the value and the range.
+        ParameterError: a value of the wrong type or out of range, named with the value and the range; one
+            that would have no effect, because `samplers` or mirostat leave its sampler out.
     """
 
     max_tokens: int | None = _param(
         16, "Most tokens to generate; -1 or 0: until the model ends or the context is full.", int,
         low=-1, optional=True, off=(-1, 0), flags=("--max-tokens", "-n"),
     )  # fmt: skip
+    min_tokens: int = _param(
+        0, "No token that ends the answer is drawn before this many; stop strings still count.", int, low=0
+    )
     temperature: float = _param(
         0.8, "Below 1 sharpens, above 1 flattens the choice; 0 or less takes the likeliest token.", float,
         flags=("--temp", "--temperature"),
@@ -174,15 +216,51 @@ class SamplingParams:
     min_p: float = _param(
         0.05, "Drop tokens less likely than this share of the likeliest one; 0: off.", float, low=0, high=1
     )
+    typical_p: float = _param(
+        1.0, "Choose among tokens of typical surprise whose probabilities reach p; 1: off.", float,
+        low=0, high=1,
+    )  # fmt: skip
+    top_n_sigma: float = _param(
+        -1.0, "Drop logits more than n standard deviations below the best; 0 or less: off.", float
+    )
+    xtc_probability: float = _param(
+        0.0, "How often all likely tokens but the least likely one are excluded; 0: off.", float,
+        low=0, high=1,
+    )  # fmt: skip
+    xtc_threshold: float = _param(
+        0.1, "From which probability on XTC calls a token likely; above 0.5: never.", float, low=0, high=1
+    )
+    dynatemp_range: float = _param(
+        0.0, "Temperature moves this far up and down with the entropy; 0: off.", float, low=0
+    )
+    dynatemp_exponent: float = _param(1.0, "How the entropy is bent for dynatemp_range.", float, low=0)
     repeat_penalty: float = _param(1.0, "Divides the odds of tokens seen before; 1: off.", float, above=0)
     frequency_penalty: float = _param(
-        0.0, "Subtracted from a token's logit for each time it occurred; 0: off.", float, low=-2, high=2
+        0.0, "Subtracted from a token's logit for each time it was answered; 0: off.", float, low=-2, high=2
     )
     presence_penalty: float = _param(
-        0.0, "Subtracted from a token's logit if it occurred at all; 0: off.", float, low=-2, high=2
+        0.0, "Subtracted from a token's logit if it was answered at all; 0: off.", float, low=-2, high=2
     )
     penalty_last_n: int = _param(
         64, "How many of the last tokens the penalties look at; 0: none, -1: all.", int, low=-1
+    )
+    dry_multiplier: float = _param(0.0, "Strength of DRY, against repeated sequences; 0: off.", float, low=0)
+    dry_base: float = _param(1.75, "DRY's penalty grows by this with each repeated token.", float, low=1)
+    dry_allowed_length: int = _param(2, "How many tokens may be repeated without a DRY penalty.", int, low=1)
+    dry_penalty_last_n: int = _param(
+        -1, "How many of the last tokens DRY looks at; 0: off, -1: all.", int, low=-1
+    )
+    dry_sequence_breakers: tuple[str, ...] = _param(
+        ("\n", ":", '"', "*"), "Texts that no repetition reaches across.", tuple
+    )
+    mirostat_mode: int = _param(
+        0, "Keep the surprise of tokens even instead of cutting: 1, 2 (its versions); 0: off.", int,
+        low=0, high=2,
+    )  # fmt: skip
+    mirostat_tau: float = _param(5.0, "The surprise mirostat aims at, in bits.", float, low=0)
+    mirostat_eta: float = _param(0.1, "How fast mirostat adapts.", float, low=0)
+    samplers: tuple[str, ...] | None = _param(
+        None, "The samplers to take, in this order, instead of all in the default one.", tuple, optional=True
     )
     seed: int | None = _param(
         None, "Same seed, same answer; -1: a random one.", int,
@@ -190,7 +268,7 @@ class SamplingParams:
     )  # fmt: skip
     stop: tuple[str, ...] = _param((), "End before any of these strings.", tuple)
     logit_bias: Mapping[int, float] = _param(
-        None, "Added to the logits of token ids; -inf bans a token.", dict
+        None, "Added to the logits of token ids; -100 or less bans, 100 or more allows no others.", dict
     )
     logprobs: int | None = _param(
         None, "Report log-probabilities: of the chosen token and of this many likeliest ones.", int,
@@ -199,8 +277,37 @@ class SamplingParams:
 
     def __post_init__(self) -> None:
         _check_all(self)
-        object.__setattr__(self, "stop", _stop_strings(self.stop))
+        for name in ("stop", "dry_sequence_breakers"):
+            object.__setattr__(self, name, _strings(name, getattr(self, name)))
         object.__setattr__(self, "logit_bias", _bias_table(self.logit_bias))
+        object.__setattr__(self, "samplers", _sampler_names(self.samplers))
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise ParameterError(
+                f"min_tokens={self.min_tokens} is more than max_tokens={self.max_tokens}",
+                "Raise max_tokens, or leave min_tokens out.",
+            )
+        self._check_effects()
+
+    def _check_effects(self) -> None:
+        """Refuse what would silently do nothing."""
+        taken = tuple(SAMPLERS) if self.samplers is None else self.samplers
+        if self.mirostat_mode:
+            cuts = [name for name in SAMPLERS if name not in _WITH_MIROSTAT]
+            why = f"with mirostat_mode={self.mirostat_mode}"
+            hint = f"It takes the place of {', '.join(cuts)}: leave them at their defaults."
+            for name in self.samplers or ():
+                if name in cuts:
+                    raise ParameterError(f"samplers: {name} has no effect {why}", hint)
+            taken = tuple(name for name in taken if name in _WITH_MIROSTAT)
+        for sampler, parameters in SAMPLERS.items():
+            if sampler in taken:
+                continue
+            if not self.mirostat_mode or sampler in _WITH_MIROSTAT:
+                why, hint = f"as samplers leaves {sampler} out", "Add it there, or leave the parameter out."
+            for name in parameters:
+                value, default = getattr(self, name), spec(SamplingParams, name).default
+                if value not in (default, CHAT_DEFAULTS.get(name, default)):
+                    raise ParameterError(f"{name}={value} has no effect {why}", hint)
 
 
 # llama-cpp-python's create_chat_completion differs from its create_completion in these two.

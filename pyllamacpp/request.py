@@ -41,7 +41,7 @@ class Run:
         self._request = request
         self._context = context
         self._tokenizer = tokenizer
-        self._sampler = make_sampler(context.n_vocab, request.params, request.seed)
+        self._sampler = make_sampler(tokenizer, request.params, request.seed)
         self._n_cached = 0
         self._stopped = False
         self._answer = Answer(

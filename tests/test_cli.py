@@ -25,7 +25,8 @@ import pyllamacpp
 from pyllamacpp import errors
 from pyllamacpp.cli import answer, app, chat, options
 from pyllamacpp.cli import run as run_module
-from pyllamacpp.params import LoadParams, SamplingParams, specs
+from pyllamacpp.cli.options import NOT_FOR_A_TERMINAL
+from pyllamacpp.params import SAMPLERS, LoadParams, SamplingParams, specs
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -59,6 +60,11 @@ def runner_input_has_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_module.select, "select", lambda *a: ([1], [], []))
 
 
+def passed_on(params: SamplingParams) -> dict[str, Any]:
+    """What `run` hands to the model."""
+    return {name: getattr(params, name) for name in specs(SamplingParams) if name not in NOT_FOR_A_TERMINAL}
+
+
 def test_prompt_is_answered_through_the_chat_template(fake: type[FakeLlama]) -> None:
     result = invoke("run", "m.gguf", "-p", "Hi", "--system", "Be brief", "-c", "99", "-t", "2", "--seed", "5")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "Hello world.\n", "")
@@ -68,10 +74,8 @@ def test_prompt_is_answered_through_the_chat_template(fake: type[FakeLlama]) -> 
     ((kind, messages, arguments),) = fake.asked
     assert kind == "chat"
     assert messages == [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "Hi"}]
-    assert arguments == {
-        "stream": True, "max_tokens": None, "temperature": 0.2, "top_k": 40, "top_p": 0.95, "min_p": 0.05,
-        "repeat_penalty": 1.0, "seed": 5,
-    }  # fmt: skip
+    want = SamplingParams(max_tokens=None, temperature=0.2, seed=5)
+    assert arguments == {"stream": True, **passed_on(want)}
 
 
 def test_raw_completes_text_with_the_given_sampling(fake: type[FakeLlama]) -> None:
@@ -83,8 +87,10 @@ def test_raw_completes_text_with_the_given_sampling(fake: type[FakeLlama]) -> No
     assert (result.exit_code, result.stdout) == (0, "Hello world.\n")
     assert fake.asked == [
         ("text", "Once", {
-            "stream": True, "max_tokens": 9, "temperature": 0.0, "top_k": 3, "top_p": 0.5, "min_p": 0.1,
-            "repeat_penalty": 1.2, "seed": None,
+            "stream": True,
+            **passed_on(SamplingParams(
+                max_tokens=9, temperature=0.0, top_k=3, top_p=0.5, min_p=0.1, repeat_penalty=1.2,
+            )),
         })
     ]  # fmt: skip
     invoke("run", "m.gguf", "-p", "Once", "--raw")
@@ -229,6 +235,26 @@ def test_options_come_from_the_parameters() -> None:
         "-t",
     ):
         assert flag in text
+
+
+def test_every_sampler_has_its_option(fake: type[FakeLlama]) -> None:
+    given = {
+        "min_tokens": 2, "typical_p": 0.9, "top_n_sigma": 1.5, "xtc_probability": 0.5, "xtc_threshold": 0.2,
+        "dynatemp_range": 0.1, "dynatemp_exponent": 2.0, "frequency_penalty": 0.1, "presence_penalty": 0.2,
+        "penalty_last_n": 7, "dry_multiplier": 0.8, "dry_base": 2.0, "dry_allowed_length": 3,
+        "dry_penalty_last_n": 100, "dry_sequence_breakers": ("x", "y z"), "stop": ("End",),
+    }  # fmt: skip
+    flags = []
+    for name, value in given.items():
+        for one in value if isinstance(value, tuple) else (value,):
+            flags += ["--" + name.replace("_", "-"), str(one)]
+    result = invoke("run", "m.gguf", "-p", "x", "--samplers", ",".join(reversed(SAMPLERS)), *flags)
+    assert result.exit_code == 0, result.stderr
+    assert fake.asked[0][2].items() >= {**given, "samplers": tuple(reversed(SAMPLERS))}.items()
+    invoke("run", "m.gguf", "-p", "x", "--mirostat-mode", "2", "--mirostat-tau", "4", "--mirostat-eta", "0.2")
+    assert fake.asked[1][2].items() >= {"mirostat_mode": 2, "mirostat_tau": 4.0, "mirostat_eta": 0.2}.items()
+    result = invoke("run", "m.gguf", "-p", "x", "--samplers", "top_k,nonsense")
+    assert result.exit_code == 2 and "nonsense" in result.stderr and "typical_p" in result.stderr
 
 
 class Lines:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,11 +49,16 @@ def test_every_field_has_one_spec_that_its_default_satisfies(cls: type) -> None:
         ("penalty_last_n", -2), ("max_tokens", -2), ("max_tokens", 2.0),
         ("seed", -2), ("seed", 2**64), ("seed", 1.0), ("logprobs", -1), ("logprobs", True),
         ("stop", ""), ("stop", ["a", ""]), ("stop", [1]), ("stop", 5), ("stop", b"x"), ("stop", {"a": 1}),
-        ("logit_bias", {1: math.nan}), ("logit_bias", {1: math.inf}), ("logit_bias", {-1: 0.0}),
+        ("logit_bias", {1: math.nan}), ("logit_bias", {-1: 0.0}),
         ("logit_bias", {"x": 1}), ("logit_bias", {True: 1}),
         ("logit_bias", [[1, 2, 3]]), ("logit_bias", [(1, 2), (1, 3)]),
         ("logit_bias", {"1": 0, 1: 0}), ("logit_bias", {1: "2"}), ("logit_bias", 7),
-        ("logit_bias", {2**31: 0}),
+        ("logit_bias", {2**31: 0}), ("logit_bias", {1: True}), ("logit_bias", [[1, "x"]]),
+        ("typical_p", 1.1), ("xtc_probability", -1), ("xtc_threshold", 2), ("dynatemp_range", -0.1),
+        ("dry_multiplier", -1), ("dry_base", 0.9), ("dry_allowed_length", 0), ("dry_penalty_last_n", -2),
+        ("dry_sequence_breakers", [""]), ("dry_sequence_breakers", 5), ("mirostat_mode", 3),
+        ("mirostat_tau", -1), ("min_tokens", -1), ("samplers", ["top_q"]), ("samplers", "top_k,top_k"),
+        ("samplers", [1]), ("samplers", [""]),
         ("logit_bias", {"\u00b2": 0}),
     ],
 )  # fmt: skip
@@ -96,6 +102,43 @@ def test_stop_and_bias_forms() -> None:
     expected = {15: -math.inf, 7: 2.5}
     for form in ({15: -math.inf, 7: 2.5}, {"15": -math.inf, "7": 2.5}, [[15, -math.inf], (7, 2.5)]):
         assert SamplingParams(logit_bias=form).logit_bias == expected  # type: ignore[arg-type]
+
+
+def test_bias_ends_of_the_range_are_openais() -> None:
+    bias = SamplingParams(logit_bias={1: -100, "2": 100, 3: 99.5, 4: -1e9, 5: math.inf}).logit_bias  # type: ignore[dict-item]
+    assert bias == {1: -math.inf, 2: math.inf, 3: 99.5, 4: -math.inf, 5: math.inf}
+
+
+def test_samplers_in_the_given_order() -> None:
+    assert SamplingParams().samplers is None
+    for form in ("temperature, top_k", ["temperature", "top_k"], ("temperature,top_k",)):
+        assert SamplingParams(samplers=form).samplers == ("temperature", "top_k")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match=r"(?s)'top_q', which is no sampler.*typical_p"):
+        SamplingParams(samplers=["top_q"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"samplers": ("temperature",), "top_k": 5}, "top_k=5"),
+        ({"samplers": ("top_k",), "temperature": 1.1}, "temperature=1.1"),
+        ({"samplers": (), "dry_multiplier": 0.5}, "dry_multiplier=0.5"),
+        ({"mirostat_mode": 2, "top_p": 0.5}, "top_p=0.5"),
+        ({"mirostat_mode": 1, "samplers": ("xtc",)}, "xtc"),
+        ({"mirostat_mode": 1, "samplers": ("temperature",), "repeat_penalty": 1.1}, "repeat_penalty=1.1"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(given: dict[str, Any], named: str) -> None:
+    with pytest.raises(ParameterError, match=rf"{named} has no effect"):
+        SamplingParams(**given)
+    SamplingParams(samplers=("top_k",), temperature=CHAT_DEFAULTS["temperature"])  # a method's own default
+
+
+def test_min_tokens_fit_max_tokens() -> None:
+    assert SamplingParams(min_tokens=16).min_tokens == 16
+    assert SamplingParams(min_tokens=17, max_tokens=None).min_tokens == 17
+    with pytest.raises(ParameterError, match="min_tokens=17 is more than max_tokens=16"):
+        SamplingParams(min_tokens=17)
 
 
 def test_numpy_numbers_become_python_numbers() -> None:

@@ -7,8 +7,9 @@
 
 namespace pllm {
 
-// e^x for x <= 0, within 2 ulp; 0 below -708.7, where normal doubles end. Branch-free, so loops over it vectorize.
-inline double exp_nonpositive(double x) {
+// e^x for x <= 0, within 2 ulp; 0 below -708.7, where normal doubles end. Branch-free, so loops over it vectorize;
+// always inlined, as it is compiled for several instruction-set levels and none may be taken for another.
+[[gnu::always_inline]] inline double exp_nonpositive(double x) {
   constexpr double kRound = 0x1.8p52;  // adding it leaves the nearest integer in the low mantissa bits
   constexpr double kLn2Hi = 0x1.62e42feep-1, kLn2Lo = 0x1.a39ef35793c76p-33;
   const double clamped = x < -709.0 ? -709.0 : x;  // there n + 1023 is 0, and so is the power below
@@ -43,6 +44,15 @@ inline double natural_log(double x) {
     y += 2 * (m - e) / (m + e);
   }
   return y + exponent * std::numbers::ln2;
+}
+
+// e^x; +infinity where a double does not reach.
+inline double exponential(double x) { return x <= 0 ? exp_nonpositive(x) : 1 / exp_nonpositive(-x); }
+
+// x^y for x >= 0 (0^0 = 1).
+inline double power(double x, double y) {
+  if (y == 0) return 1;
+  return x == 0 ? 0.0 : exponential(y * natural_log(x));
 }
 
 }  // namespace pllm

@@ -18,10 +18,13 @@ inline std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::
   return counter;
 }
 
-// The one random number of token `pos` of answer `choice`: uniform in [0, 1), a multiple of 2^-53.
-inline double uniform(uint64_t seed, uint32_t choice, uint64_t pos) {
-  const auto r = philox4x32({static_cast<uint32_t>(pos), static_cast<uint32_t>(pos >> 32), choice, 0},
-                            {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+enum class Purpose : uint32_t { token = 0, xtc = 1 };
+
+// The one random number of token `pos` of answer `choice` for one purpose: uniform in [0, 1), a multiple of 2^-53.
+inline double uniform(uint64_t seed, uint32_t choice, uint64_t pos, Purpose purpose) {
+  const auto r =
+      philox4x32({static_cast<uint32_t>(pos), static_cast<uint32_t>(pos >> 32), choice, static_cast<uint32_t>(purpose)},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   return static_cast<double>((uint64_t{r[1]} << 32 | r[0]) >> 11) * 0x1p-53;
 }
 

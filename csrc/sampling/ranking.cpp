@@ -38,6 +38,14 @@ float block_max(const float* x, bool& bad) {
 
 }  // namespace
 
+void keep_best_of(std::vector<Candidate>& candidates, size_t k) {
+  if (k < candidates.size()) {
+    std::nth_element(candidates.begin(), candidates.begin() + k, candidates.end(), ranks_before);
+    candidates.resize(k);
+  }
+  std::sort(candidates.begin(), candidates.end(), ranks_before);
+}
+
 void Ranking::scan(std::span<const float> logits) {
   logits_ = logits;
   block_max_.resize((logits.size() + kBlock - 1) / kBlock);
@@ -61,6 +69,11 @@ int32_t Ranking::argmax() const {
   return static_cast<int32_t>(std::find(logits_.begin() + block * kBlock, logits_.end(), max_) - logits_.begin());
 }
 
+bool Ranking::may_be_few(double floor) const {
+  const auto n = std::count_if(block_max_.begin(), block_max_.end(), [&](float max) { return max >= floor; });
+  return static_cast<size_t>(n) <= block_max_.size() / 8;
+}
+
 void Ranking::collect(double floor, std::vector<Candidate>& out) const {
   out.clear();
   const double bound = std::max<double>(floor, -kLargest);  // -infinity is never a candidate
@@ -80,11 +93,7 @@ void Ranking::best(size_t k, double floor, std::vector<Candidate>& out) {
     floor = std::max<double>(floor, scratch_[k - 1]);
   }
   collect(floor, out);
-  if (k < out.size()) {
-    std::nth_element(out.begin(), out.begin() + k, out.end(), ranks_before);
-    out.resize(k);
-  }
-  std::sort(out.begin(), out.end(), ranks_before);
+  keep_best_of(out, k);
 }
 
 }  // namespace pllm

@@ -18,6 +18,8 @@ inline bool ranks_before(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
 }
 
+void keep_best_of(std::vector<Candidate>& candidates, size_t k);  // in order of rank
+
 class Ranking {
  public:
   static constexpr float kNoFloor = -std::numeric_limits<float>::infinity();
@@ -27,8 +29,9 @@ class Ranking {
   void scan(std::span<const float> logits);
 
   std::span<const float> logits() const { return logits_; }
-  float max() const { return max_; }  // -infinity if nothing is finite
-  int32_t argmax() const;             // lowest id of the largest logit
+  float max() const { return max_; }    // -infinity if nothing is finite
+  int32_t argmax() const;               // lowest id of the largest logit
+  bool may_be_few(double floor) const;  // logits of at least `floor`: no more than an eighth of all blocks has any
   // In order of id: all finite logits that are at least `floor`.
   void collect(double floor, std::vector<Candidate>& out) const;
   // In order of rank: the best k (k >= 1) of those collect() finds.

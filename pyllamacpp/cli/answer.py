@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from ..params import SamplingParams
+from ..params import SamplingParams, specs
+from .options import NOT_FOR_A_TERMINAL
 
 if TYPE_CHECKING:
     from .. import Llama
@@ -43,8 +44,7 @@ def completion_chunks(llm: Llama, prompt: str, params: SamplingParams) -> Iterat
 
 
 def _arguments(params: SamplingParams) -> dict[str, Any]:
-    names = ("max_tokens", "temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed")
-    return {name: getattr(params, name) for name in names}
+    return {name: getattr(params, name) for name in specs(SamplingParams) if name not in NOT_FOR_A_TERMINAL}
 
 
 def print_answer(llm: Llama, chunks: Iterator[dict[str, Any]], *, verbose: bool) -> Answer:

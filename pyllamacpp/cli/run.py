@@ -5,23 +5,32 @@ from __future__ import annotations
 import select
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import ChatTemplateError, ParameterError
 from ..hub import DEFAULT_MODEL
-from ..params import CHAT_DEFAULTS, LoadParams, SamplingParams
+from ..params import CHAT_DEFAULTS, SAMPLERS, LoadParams, SamplingParams
 from .guard import INTERRUPTED, guarded
-from .options import OptionalModelArgument, Verbose, option
+from .options import OptionalModelArgument, Verbose, option, sampling_options
 
 if TYPE_CHECKING:
     from .. import Llama
 
-_SAMPLING, _LOADING = "Sampling", "Loading"
+_LOADING = "Loading"
 _WARMTH = f"{CHAT_DEFAULTS['temperature']}, with --raw {SamplingParams().temperature}"
 
 
+@sampling_options(
+    before="n_ctx",
+    defaults={
+        "max_tokens": "no limit",
+        "temperature": _WARMTH,
+        "seed": "random",
+        "samplers": ",".join(SAMPLERS),
+    },
+)
 @guarded
 def run(
     model: OptionalModelArgument = None,
@@ -29,13 +38,6 @@ def run(
     prompt: Annotated[str | None, typer.Option("--prompt", "-p", help="Answer this and exit.")] = None,
     system: Annotated[str | None, typer.Option("--system", help="Instructions for the chat.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Complete text; no chat.")] = False,
-    max_tokens: Annotated[int | None, option(SamplingParams, "max_tokens", _SAMPLING, "no limit")] = None,
-    temperature: Annotated[float | None, option(SamplingParams, "temperature", _SAMPLING, _WARMTH)] = None,
-    top_k: Annotated[int | None, option(SamplingParams, "top_k", _SAMPLING)] = None,
-    top_p: Annotated[float | None, option(SamplingParams, "top_p", _SAMPLING)] = None,
-    min_p: Annotated[float | None, option(SamplingParams, "min_p", _SAMPLING)] = None,
-    repeat_penalty: Annotated[float | None, option(SamplingParams, "repeat_penalty", _SAMPLING)] = None,
-    seed: Annotated[int | None, option(SamplingParams, "seed", _SAMPLING, "random")] = None,
     n_ctx: Annotated[int | None, option(LoadParams, "n_ctx", _LOADING)] = None,
     n_threads: Annotated[int | None, option(LoadParams, "n_threads", _LOADING)] = None,
     pre: Annotated[str | None, option(LoadParams, "pre", _LOADING, "the file's")] = None,
@@ -45,18 +47,15 @@ def run(
                      help="A Jinja file to use instead of the model's own template."),
     ] = None,
     verbose: Verbose = False,
+    **sampling: Any,
 ) -> None:  # fmt: skip
     """Answer a prompt, or chat.
 
     The prompt is -p, or standard input if that is not a terminal, or both (-p first). Without either it is a
     chat that keeps the conversation. The model's chat template is applied unless --raw.
     """
-    given = {
-        "max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p,
-        "repeat_penalty": repeat_penalty, "seed": seed,
-    }  # fmt: skip
     defaults = {"max_tokens": None} if raw else CHAT_DEFAULTS
-    params = SamplingParams(**{**defaults, **{k: v for k, v in given.items() if v is not None}})
+    params = SamplingParams(**{**defaults, **{k: v for k, v in sampling.items() if v is not None}})
     template = None if chat_template is None else _read_template(chat_template)
     load = LoadParams(n_ctx=n_ctx, n_threads=n_threads, pre=pre, chat_template=template)
     if raw and system is not None:

@@ -6,6 +6,7 @@ it never becomes a control token (`ChatTemplate.encode`).
 
 from __future__ import annotations
 
+import hashlib
 import json
 import numbers
 import re
@@ -20,10 +21,14 @@ from .tokenizer import Tokenizer
 if TYPE_CHECKING:
     import jinja2
 
+    from .sandbox import Program
+
 _KEY = "tokenizer.chat_template"
 _PRIVATE_USE = range(0xE000, 0xF8FF)  # of the Basic Multilingual Plane
 _MARKER = "pyllamacpp_marker"  # the variable that holds the `_Marker` while a template runs
+_LONGEST_DATE = 200  # characters of a date's format
 _DEEPEST = 64  # levels of nesting in messages
+_WANTS_SHORT_IDS = re.compile(r"id\s*\|\s*length\s*!=\s*9\b")
 # Templates make control tokens of roles ("<|user|>"): of these and of those they name themselves.
 _ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 
@@ -60,12 +65,12 @@ class ChatTemplate:
         self._known: tuple[Tokenizer, _Controls] | None = None
 
     @cached_property
-    def _compiled(self) -> tuple[jinja2.Template, frozenset[str]]:
+    def _program(self) -> Program:
         return _compile(self.source, self._clock)
 
     def check(self) -> None:
         """Compile the template now."""
-        _ = self._compiled
+        _ = self._program
 
     @classmethod
     def from_metadata(
@@ -110,15 +115,15 @@ class ChatTemplate:
         """The prompt as text.
 
         messages: OpenAI's shape; a list of text parts is joined, content None counts as "", tool-call
-        arguments given as JSON text are handed to the template as an object
-        tools: undefined in the template when None
+        arguments are handed to the template as an object that prints as JSON, whether given as one or as text
+        tools: OpenAI's shape; undefined in the template when None
         kwargs: further variables of the template (`enable_thinking`, ...)
 
         Errors: ChatTemplateError, with the template's own sentence where it refuses the conversation;
         ParameterError for messages without a role, of other values than JSON has, or none at all.
         """
         variables = {**kwargs, "add_generation_prompt": add_generation_prompt, "tools": tools}
-        return self._run(_prepare(messages), _plain(variables))
+        return self._run(self._prepare(messages), _plain(variables))
 
     def encode(
         self,
@@ -140,7 +145,7 @@ class ChatTemplate:
         """
         if special_in_content:
             return tokenizer.with_bos(tokenizer.encode(self.render(messages, **render_kwargs), special=True))
-        prepared = _prepare(messages)  # before marking: joining parts or reading JSON may complete a text
+        prepared = self._prepare(messages)  # before marking: joining parts may complete a text
         options: dict[str, Any] = _plain(render_kwargs)
         marker = _Marker(self._controls(tokenizer), [prepared, options], self.source)
         marked = {name: marker.mark(option) for name, option in options.items()}
@@ -158,21 +163,22 @@ class ChatTemplate:
         """Kept for the tokenizer that asked last: as a rule there is one."""
         known = self._known
         if known is None or known[0] is not tokenizer:
-            known = self._known = (tokenizer, _Controls(tokenizer.control_texts, self._compiled[1]))
+            known = self._known = (tokenizer, _Controls(tokenizer.control_texts, self._program.words))
         return known[1]
 
+    def _prepare(self, messages: Iterable[Mapping[str, Any]]) -> list[Any]:
+        prepared = _prepare(messages)
+        if _WANTS_SHORT_IDS.search(self.source):
+            _shorten_ids(prepared)
+        return prepared
+
     def _run(self, messages: list[Any], variables: dict[str, Any]) -> str:
-        if variables.get("tools") is None:
+        tools = variables.get("tools")
+        if tools is None:
             variables.pop("tools", None)
-        try:
-            return self._compiled[0].render(messages=messages, **{**self._tokens, **variables})
-        except ChatTemplateError:
-            raise
-        except Exception as error:  # whatever a stranger's program may raise
-            raise ChatTemplateError(
-                f"the chat template failed: {type(error).__name__}: {error}",
-                "Another template can be given with `chat_template=` or `--chat-template FILE`.",
-            ) from error
+        elif isinstance(tools, list):
+            variables["tools"] = [_Tool(tool) if isinstance(tool, dict) else tool for tool in tools]
+        return self._program.render({**self._tokens, **variables, "messages": messages})
 
 
 class _Controls:
@@ -232,6 +238,8 @@ class _Marker:
         """A copy of `value` with every string in it marked, keys included."""
         if isinstance(value, str):
             return self._mark_text(value)
+        if isinstance(value, _Arguments):
+            return value.marked(self.mark)
         if isinstance(value, Mapping):
             return {self.mark(key): self.mark(item) for key, item in value.items()}
         if isinstance(value, list):
@@ -291,14 +299,27 @@ def _prepare_one(name: str, message: Any) -> dict[str, Any]:
     role = prepared.get("role")
     if not isinstance(role, str) or not role:
         raise ParameterError(f"{name} has no role", "Usual roles are system, user, assistant and tool.")
+    calls = prepared.get("tool_calls")
+    if calls and "content" not in prepared:  # optional beside calls
+        prepared["content"] = None
     if "content" in prepared:
         prepared["content"] = _flatten(name, prepared["content"])
-    calls = prepared.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function", call) if isinstance(call, dict) else None
-        if isinstance(function, dict) and isinstance(function.get("arguments"), str):
-            function["arguments"] = _object_or_text(function["arguments"])
+        if isinstance(function, dict) and "arguments" in function:
+            function["arguments"] = _as_arguments(function["arguments"])
     return prepared
+
+
+def _shorten_ids(messages: list[Any]) -> None:
+    """Ids of calls as Mistral's templates insist on: nine letters or digits, equal in call and result."""
+    for message in messages:
+        calls = message.get("tool_calls")
+        ids = [(call, "id") for call in calls or () if isinstance(call, dict)]
+        for holder, key in [(message, "tool_call_id"), *ids]:
+            given = holder.get(key)
+            if isinstance(given, str) and not re.fullmatch("[A-Za-z0-9]{9}", given):
+                holder[key] = hashlib.sha256(given.encode("utf-8", "surrogatepass")).hexdigest()[:9]
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
@@ -339,70 +360,66 @@ def _flatten(name: str, content: Any) -> Any:
     return "".join(texts)
 
 
-def _object_or_text(arguments: str) -> Any:
+class _Tool(dict[str, Any]):
+    """A tool as OpenAI has it, whose function's fields some templates expect to be its own."""
+
+    def __missing__(self, key: str) -> Any:
+        function = self.get("function")
+        if not isinstance(function, Mapping):
+            raise KeyError(key)
+        return function[key]
+
+
+class _Arguments(dict[str, Any]):
+    """A call's arguments: an object to templates that look into it, JSON text to those that print it."""
+
+    def __init__(self, values: Mapping[str, Any], text: str) -> None:
+        super().__init__(values)
+        self._text = text
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __add__(self, other: str) -> str:
+        return self._text + other
+
+    def __radd__(self, other: str) -> str:
+        return other + self._text
+
+    def marked(self, mark: Callable[[Any], Any]) -> _Arguments:
+        return _Arguments(mark(dict(self)), mark(self._text))
+
+
+def _as_arguments(given: Any) -> Any:
+    """Arguments given as an object or as its JSON text; other text stays as it is."""
+    if isinstance(given, dict):
+        return _Arguments(given, json.dumps(given, ensure_ascii=False))
+    if not isinstance(given, str):
+        return given
     try:
-        value = json.loads(arguments)
+        value = json.loads(given)
     except (ValueError, RecursionError):
-        return arguments
-    return _plain(value) if isinstance(value, dict) else arguments
+        return given
+    return _Arguments(_plain(value), given) if isinstance(value, dict) else given
 
 
-def _compile(source: str, clock: Callable[[], datetime]) -> tuple[jinja2.Template, frozenset[str]]:
-    """The template and the words it looks for in its input: its string constants and names of fields."""
-    from jinja2 import TemplateError, TemplateSyntaxError, nodes
+def _compile(source: str, clock: Callable[[], datetime]) -> Program:
+    """With what Hugging Face offers templates. Jinja2 is imported late: it is needed only for chats."""
+    from jinja2 import pass_context
 
-    environment = _environment(clock)
-    try:
-        tree = environment.parse(source)
-        words = {node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)}
-        words.update(node.attr for node in tree.find_all(nodes.Getattr))
-        return environment.from_string(tree), frozenset(words)
-    except TemplateSyntaxError as error:
-        raise ChatTemplateError(
-            f"the chat template does not parse: line {error.lineno}: {error.message}"
-        ) from error
-    except (TemplateError, RecursionError, SyntaxError, ValueError) as error:
-        raise ChatTemplateError(f"the chat template does not compile: {error}") from error
-
-
-def _environment(clock: Callable[[], datetime]) -> jinja2.Environment:
-    """A sandbox with what Hugging Face offers templates. Imported late: Jinja2 is needed only for chats."""
-    from jinja2 import nodes, pass_context
-    from jinja2.exceptions import SecurityError
-    from jinja2.ext import Extension
-    from jinja2.parser import Parser
-    from jinja2.sandbox import SandboxedEnvironment
-
-    class Sandbox(SandboxedEnvironment):
-        """Jinja2's sandbox, where an unsafe attribute is an error rather than an empty string."""
-
-        def unsafe_undefined(self, obj: Any, attribute: str) -> jinja2.Undefined:
-            raise SecurityError(
-                f"access to attribute {attribute!r} of a {type(obj).__name__} object is unsafe"
-            )
-
-    class Generation(Extension):
-        """`{% generation %} ... {% endgeneration %}` marks answers for training; here it is its content."""
-
-        tags = {"generation"}  # noqa: RUF012 - declared so by Jinja2
-
-        def parse(self, parser: Parser) -> list[nodes.Node]:
-            next(parser.stream)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+    from .sandbox import Program
 
     def raise_exception(message: str) -> None:
         raise ChatTemplateError(str(message))
 
-    environment = Sandbox(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
+    return Program(
+        source,
+        functions={
+            "raise_exception": raise_exception,
+            "strftime_now": lambda form: clock().strftime(form[:_LONGEST_DATE]),
+        },
+        filters={"tojson": _to_json, "from_json": pass_context(_from_json)},
     )
-    for name in ("lipsum", "cycler", "joiner"):
-        del environment.globals[name]
-    environment.globals["raise_exception"] = raise_exception
-    environment.globals["strftime_now"] = lambda form: clock().strftime(form)
-    environment.filters["tojson"] = _to_json
-    environment.filters["from_json"] = pass_context(_from_json)
-    return environment
 
 
 def _to_json(

@@ -1,0 +1,2 @@
+#define PLLM_PASSES kBaselinePasses
+#include "sampling/passes.inl.h"

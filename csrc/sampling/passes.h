@@ -1,0 +1,25 @@
+// The passes over a whole vocabulary that are worth vectorizing, compiled for several instruction-set levels. They
+// give the same bits on each: no fused multiply-add, and sums in lanes of a fixed number.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace pllm {
+
+struct Passes {
+  static constexpr size_t kBlock = 256;
+  static constexpr int kBuckets = 1024;
+  static constexpr uint16_t kNever = kBuckets;
+
+  // weights[n] = e^((logits - max) * cold) and the sum of each kBlock of them; n a multiple of kBlock.
+  void (*weigh)(const float* logits, size_t n, double max, double cold, double* weights, double* sums);
+  // Sum of weight * (logit - max) * cold; n a multiple of kBlock.
+  double (*moment)(const float* logits, const double* weights, size_t n, double max, double cold);
+  // buckets[n] = |logit - center| * scale, at most kBuckets - 1; kNever where the weight is 0.
+  void (*assign)(const float* logits, const double* weights, size_t n, double center, double scale, uint16_t* buckets);
+};
+
+extern const Passes kBaselinePasses, kAvx2Passes, kAvx512Passes;
+const Passes& passes();  // the best this CPU has
+
+}  // namespace pllm

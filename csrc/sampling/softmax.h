@@ -1,0 +1,25 @@
+// Unnormalized softmax weights and their sums, in one fixed order of additions that vectorizes.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "sampling/passes.h"
+
+namespace pllm {
+
+struct Softmax {
+  static constexpr size_t kBlock = Passes::kBlock;
+
+  // weights[i] = e^((logits[i] - max) / temperature); 0 where a logit is -infinity.
+  void compute(std::span<const float> logits, float max, double temperature);
+  double entropy(std::span<const float> logits, float max, double temperature) const;  // in nats
+  size_t pick(double share) const;  // the first index whose cumulated weight exceeds share * total; share in [0, 1)
+
+  size_t n = 0;
+  std::vector<double> weights;  // the first n; never made smaller, as growing again would clear it
+  std::vector<double> sums;     // of each kBlock weights
+  double total = 0;             // of the sums
+};
+
+}  // namespace pllm
