@@ -27,8 +27,8 @@ _SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})(\.gguf)", re.DOTALL)
 
 def not_fetched(what: str) -> ModelNotFoundError:
     return ModelNotFoundError(
-        f"{what} has not been fetched yet and HF_HUB_OFFLINE forbids to",
-        "Fetch it without HF_HUB_OFFLINE once (pyllamacpp pull); it is kept.",
+        f"{what} is not here, or not whole, and HF_HUB_OFFLINE forbids to fetch it",
+        "Unset HF_HUB_OFFLINE and fetch it once with pyllamacpp pull; it is kept.",
     )
 
 

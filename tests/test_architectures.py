@@ -60,13 +60,19 @@ REFUSED: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
         "llama",
         {"extra": {"blk.1.ssm_a": np.ones(3, np.float32)}},
         errors.UnsupportedModelError,
-        "blk.1.ssm_a has no place",
+        "blk.1.ssm_a has no use",
     ),
     "no norm before the feed-forward": (
         "llama",
         {"drop": ["blk.1.ffn_norm.weight"]},
         errors.MissingTensorError,
         "blk.1.ffn_norm.weight",
+    ),
+    "experts in the metadata alone": (
+        "llama",
+        {"metadata": {"llama.expert_count": 4, "llama.expert_used_count": 2}},
+        errors.MissingTensorError,
+        "speaks of 4 experts",
     ),
     "no gate": ("llama", {"drop": ["blk.0.ffn_gate.weight"]}, errors.MissingTensorError, "blk.0.ffn_gate"),
     "no post norm": (
@@ -79,7 +85,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
         "mixtral",
         {"metadata": {"llama.expert_count": None}},
         errors.MissingTensorError,
-        "blk.0.ffn_gate.weight",
+        "blk.0.ffn_up.weight",
     ),
     "more experts used than there are": (
         "mixtral",

@@ -369,7 +369,7 @@ def test_lone_surrogates_in_content() -> None:
 
 
 @pytest.mark.skipif(not TEMPLATES, reason="no ../shared/data/templates")
-@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", TEMPLATES, ids=[path.stem for path in TEMPLATES])
 def test_published_templates(path: Path) -> None:
     template = ChatTemplate(path.read_text(encoding="utf-8"), bos_token="<s>", eos_token="</s>")
     conversation = [USER, {"role": "assistant", "content": "Fine <b>"}, {"role": "user", "content": "Bye"}]

@@ -387,7 +387,7 @@ def test_wrong_hash_is_refused_and_removed(alias: bytes, server: FakeHub, tmp_pa
 
 def test_offline_alias_and_wheel_are_not_fetched(alias: bytes, server: FakeHub) -> None:
     for spec in ("tiny", "pypi:half-one==1.0"):
-        with pytest.raises(ModelNotFoundError, match="not been fetched"):
+        with pytest.raises(ModelNotFoundError, match="HF_HUB_OFFLINE forbids"):
             hub.resolve(spec, offline=True)
     assert server.log == []
 
@@ -398,6 +398,14 @@ def test_disk_space_is_checked_first(alias: bytes, server: FakeHub, monkeypatch:
     with pytest.raises(DownloadError, match="MB are free"):
         hub.resolve("tiny", progress=False)
     assert server.log == []
+
+
+def test_disk_that_fills_while_pip_writes_is_named() -> None:
+    log = (
+        "ERROR: Exception:\nTraceback (most recent call last):\nOSError: [Errno 28] No space left on device\n"
+    )
+    error = hub_pypi._pip_error("m==1", log)
+    assert "No space left on device" in error.args[0] and "Make room" in error.hint
 
 
 def test_unwritable_cache_is_a_typed_error(

@@ -266,6 +266,12 @@ def test_vocab_only(path: Path, tmp_path: Path) -> None:
                     call()
     with pytest.raises(PyllamacppError):
         Llama(bare, verbose=False)
+    words = {"model": "bert", "tokens": ["[UNK]", "\u2581hi"], "token_type": np.array([2, 1], np.int32)}
+    bert = {f"tokenizer.ggml.{key}": value for key, value in words.items()}
+    bert["tokenizer.ggml.unknown_token_id"] = 0
+    bert |= {f"tokenizer.ggml.{name}_token_id": None for name in ("bos", "eos", "padding")}
+    with Llama(tiny.write(bare, metadata=bert), vocab_only=True, verbose=False) as llm:
+        assert llm.tokenize(b"hi", add_bos=False) == [1] and llm.token_nl() == -1
 
 
 def test_verbose(path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,23 +93,23 @@ def test_a_stream_is_carried_on_by_another_thread(llm: Llama) -> None:
         time.sleep(0.1)
         texts.extend(map(text_of, stream))
 
-    worker = threading.Thread(target=carry_on)
+    worker = threading.Thread(target=carry_on, daemon=True)
     worker.start()
     assert text_of(llm("hello", max_tokens=2)) == text_of(llm("hello", max_tokens=2))
     worker.join()
     assert "".join(texts) == want
 
 
-def test_a_request_inside_a_request(llm: Llama) -> None:
-    waiting = threading.Event()
-    other = threading.Thread(target=waiting.wait)
-    other.start()
+def test_a_request_inside_a_request(llm: Llama, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused at once, whatever other threads there are: this one cannot go on meanwhile."""
+    monkeypatch.setattr(generation, "_PATIENCE", 60)
+    finished = threading.Event()
+    threading.Thread(target=finished.wait, daemon=True).start()
     began = time.monotonic()
     with pytest.raises(ParameterError, match="stream of the same Llama open"):
         llm(PROMPT, logits_processor=lambda tokens, logits: llm("hello"))
-    assert time.monotonic() - began < 1
-    waiting.set()
-    other.join()
+    finished.set()
+    assert time.monotonic() - began < 30
 
 
 def test_callbacks_cannot_write_to_what_is_held(llm: Llama) -> None:

@@ -70,7 +70,7 @@ def pieces_of(tokenizer: Tokenizer, text: str, *, special: bool = False) -> list
 
 
 @pytest.mark.skipif(not VOCABULARIES, reason="no ../shared/data/vocab")
-@pytest.mark.parametrize("path", VOCABULARIES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", VOCABULARIES, ids=[path.stem for path in VOCABULARIES])
 def test_published_vectors(path: Path) -> None:
     tokenizer = Tokenizer.from_metadata(_core.GgufFile(str(path)).metadata)
     texts = Path(f"{path}.inp").read_bytes().decode().split("\n__ggml_vocab_test__\n")

@@ -76,6 +76,7 @@ struct AttentionShape {
 
 inline constexpr int kPageTokens = 64;
 
+// One operation at a time: the caller sees to it (Model::turn).
 class Backend {
  public:
   using Release =

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/fork.h"
 
 namespace pllm {
 namespace {
@@ -69,7 +70,18 @@ struct ThreadPool::Shared {
   void* fn = nullptr;
 };
 
-ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads < 1 ? 1 : n_threads), shared_(new Shared) {
+ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads < 1 ? 1 : n_threads) { start(); }
+
+ThreadPool::~ThreadPool() {
+  if (fork_count_ == fork_count())
+    stop();
+  else
+    abandon();
+}
+
+void ThreadPool::start() {
+  fork_count_ = fork_count();
+  shared_ = std::make_unique<Shared>();
   shared_->ranges = std::make_unique<Shared::Range[]>(size_t(n_threads_));
   try {
     for (int i = 1; i < n_threads_; i++) threads_.emplace_back([this, i] { helper(i); });
@@ -79,17 +91,25 @@ ThreadPool::ThreadPool(int n_threads) : n_threads_(n_threads < 1 ? 1 : n_threads
     throw Error(ErrorKind::bad_value,
                 "the system refused to start more than " + std::to_string(n + 1) + " of " + std::to_string(n_threads_) +
                     " threads",
-                "Ask for fewer threads, or raise the limit on processes (ulimit -u, the container's pids limit).");
+                "Ask for fewer threads, or raise the limit on processes or memory (ulimit -u, -v, the container's pids "
+                "limit).");
   }
 }
 
-ThreadPool::~ThreadPool() { stop(); }
-
-void ThreadPool::stop() {
+void ThreadPool::stop() noexcept {
   shared_->stop = true;
   shared_->generation.fetch_add(1);
   shared_->generation.notify_all();
   for (auto& t : threads_) t.join();
+  threads_.clear();
+}
+
+// In a forked child the threads do not exist, and their handles may by now be those of others: neither joined nor
+// detached, nor is what they may have held in the middle of touched again.
+void ThreadPool::abandon() noexcept {
+  (void)new std::vector<std::thread>(std::move(threads_));
+  (void)shared_.release();
+  threads_.clear();
 }
 
 void ThreadPool::take_items(int thread, uint64_t generation) {
@@ -137,6 +157,10 @@ void ThreadPool::run_erased(int n_items, Call call, void* fn) {
   if (n_threads_ == 1 || n_items <= 1) {
     for (int i = 0; i < n_items; i++) call(fn, 0, i);
     return;
+  }
+  if (fork_count_ != fork_count()) {
+    abandon();
+    start();
   }
   if (uint64_t(n_items) > kItemMask) throw Error(ErrorKind::internal, "too many items for one run of the thread pool");
   Shared& s = *shared_;

@@ -104,6 +104,10 @@ const Tensor* File::tensor(std::string_view name) const {
   return it == index_.end() ? nullptr : &tensors_[it->second];
 }
 
+void File::check_size() const {
+  for (const Shard& shard : shards_) shard.map.check_size();
+}
+
 void File::release(const Tensor& tensor, const uint8_t* data, size_t n_bytes) const {
   shards_[size_t(tensor.shard)].map.release(data, n_bytes);
 }

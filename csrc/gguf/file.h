@@ -36,6 +36,7 @@ class File {
 
   const Tensor* tensor(std::string_view name) const;  // nullptr if absent
   const std::vector<Tensor>& tensors() const { return tensors_; }
+  void check_size() const;  // Error io if a shard has become shorter since it was opened: its tensors cannot be read
   // Part of the tensor will not be needed soon: its pages leave the resident memory. Threads may call it at once.
   void release(const Tensor& tensor, const uint8_t* data, size_t n_bytes) const;
 

@@ -1,5 +1,6 @@
 #include "model/loader.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
@@ -34,10 +35,15 @@ const gguf::Tensor* Loader::find(const std::string& name, Shape shape) {
   return t;
 }
 
-const gguf::Tensor& Loader::require(const std::string& name, Shape shape) {
-  if (const gguf::Tensor* t = find(name, shape)) return *t;
+void Loader::need(const std::string& name) const {
+  if (has(name)) return;
   throw Error(ErrorKind::missing_tensor, "tensor " + name + " is missing from " + file_.path(),
               "The file itself is whole: it was made without this tensor. Get another copy or convert it again.");
+}
+
+const gguf::Tensor& Loader::require(const std::string& name, Shape shape) {
+  need(name);
+  return *find(name, shape);
 }
 
 WeightPtr Loader::matrix(const std::string& name, int64_t rows, int64_t cols, WeightUse use) {
@@ -52,9 +58,12 @@ WeightPtr Loader::vector(const std::string& name, int64_t n, bool needed) {
 WeightPtr Loader::part(const gguf::Tensor& t, WeightUse use, int64_t first, int64_t rows, int64_t cols) {
   const FormatInfo& format = info(*t.format);
   if (first % format.block_weights != 0 || cols % format.block_weights != 0) {
-    throw Error(ErrorKind::unsupported_model, "tensor " + std::string(t.name) + " has format " +
-                                                  std::string(format.name) + ", whose blocks do not fit its parts");
+    throw Error(ErrorKind::unsupported_model,
+                "tensor " + std::string(t.name) + " has format " + std::string(format.name) +
+                    ", whose blocks do not fit its parts",
+                "Take the same model in another quantization, such as Q8_0.");
   }
+  file_.check_size();
   const uint8_t* data = t.data + size_t(first / format.block_weights) * size_t(format.block_bytes);
   WeightPtr w = backend_.upload({t.name, *t.format, rows, cols, data}, use,
                                 [&](const uint8_t* p, size_t n_bytes) { file_.release(t, p, n_bytes); });
@@ -72,21 +81,30 @@ void Loader::stacked(const std::string& name, std::initializer_list<Stacked> par
   }
 }
 
-std::vector<float> Loader::floats(const std::string& name, int64_t n, bool needed) {
+std::vector<float> Loader::divisors(const std::string& name, int64_t n, bool needed) {
   const gguf::Tensor* t = needed ? &require(name, {1, n}) : find(name, {1, n});
   if (!t) return {};
-  if (t->format != Format::F32) throw Error(ErrorKind::unsupported_model, "tensor " + name + " is not F32");
+  const char* hint = "The file is corrupt or made by a broken converter.";
+  if (t->format != Format::F32)
+    throw Error(ErrorKind::bad_shape, "tensor " + name + " has format " + std::string(t->type_name) + ", not F32",
+                hint);
+  file_.check_size();
   std::vector<float> values(static_cast<size_t>(n));
   std::memcpy(values.data(), t->data, values.size() * sizeof(float));
+  for (const float v : values) {
+    if (std::isnormal(v) && v > 0) continue;
+    throw Error(ErrorKind::bad_file, "tensor " + name + ": " + std::to_string(v) + " is no divisor", hint);
+  }
   return values;
 }
 
-void Loader::check_all_used() const {
+void Loader::refuse_unused(const Hparams& h) const {
   for (const gguf::Tensor& t : file_.tensors()) {
-    if (used_.contains(t.name)) continue;
+    if (used_.contains(t.name) || t.name.ends_with(".attn_rot_embd.weight")) continue;  // derived, in early files
     throw Error(ErrorKind::unsupported_model,
-                "tensor " + std::string(t.name) + " has no place in a model of this architecture",
-                "The model has a part that this engine does not know; without it the answers would be wrong.");
+                "tensor " + std::string(t.name) + " has no use in a model of architecture " + h.arch + " with " +
+                    std::to_string(h.n_layer) + " layers",
+                "It is a variant that is not supported, or the file was made by a broken converter.");
   }
 }
 

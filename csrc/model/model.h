@@ -2,9 +2,9 @@
 // scratch memory: it computes for one session at a time.
 #pragma once
 #include <memory>
-#include <mutex>
 
 #include "backend/backend.h"
+#include "base/fork.h"
 #include "gguf/file.h"
 #include "model/arch.h"
 #include "model/hparams.h"
@@ -20,8 +20,9 @@ class Model {
   const Hparams& hparams() const { return hparams_; }
   const Arch& arch() const { return *arch_; }
   const Weights& weights() const { return weights_; }
+  const gguf::File& file() const { return *file_; }
   Backend& backend() const { return *backend_; }
-  std::mutex& turn() const { return turn_; }  // to be held while the backend computes
+  ForkMutex& turn() const { return turn_; }  // held while a step uses the backend
   KvShape kv_shape() const { return {hparams_.n_layer, hparams_.n_head_kv, hparams_.head_dim_k, hparams_.head_dim_v}; }
   // Longrope has other frequencies for sequences that may outgrow the first context trained. The context the model was
   // opened with decides, not the length so far: keys rotated one way do not fit queries rotated the other.
@@ -33,9 +34,9 @@ class Model {
   const RopeFrequencies& rope_local() const { return rope_local_; }
 
  private:
+  mutable ForkMutex turn_;
   std::shared_ptr<const gguf::File> file_;  // weights may be read in place
   std::unique_ptr<Backend> backend_;
-  mutable std::mutex turn_;
   Hparams hparams_;
   const Arch* arch_;
   Weights weights_;

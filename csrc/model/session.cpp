@@ -1,6 +1,7 @@
 #include "model/session.h"
 
 #include <algorithm>
+#include <mutex>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -30,6 +31,16 @@ Session::Session(std::shared_ptr<const Model> model, int n_ctx)
   }
 }
 
+int Session::n_tokens() const {
+  const std::lock_guard own(in_use_);
+  return sequence_.n_tokens();
+}
+
+size_t Session::kv_bytes() const {
+  const std::lock_guard own(in_use_);
+  return sequence_.bytes();
+}
+
 void Session::check(std::span<const int32_t> tokens) const {
   const int n_vocab = model_->hparams().n_vocab;
   if (tokens.empty()) throw Error(ErrorKind::bad_value, "no tokens to evaluate", "Give at least one token.");
@@ -38,23 +49,34 @@ void Session::check(std::span<const int32_t> tokens) const {
     throw Error(ErrorKind::bad_value, "token id " + std::to_string(id) + " is outside the vocabulary (0 … " +
                                           std::to_string(n_vocab - 1) + ")");
   }
-  if (tokens.size() > size_t(n_ctx_ - n_tokens())) {
-    throw Error(ErrorKind::context_overflow,
-                std::to_string(n_tokens() + int64_t(tokens.size())) + " tokens do not fit the context of " +
-                    std::to_string(n_ctx_),
-                "Shorten the prompt or open the model with a larger n_ctx (-c).");
+  const int held = sequence_.n_tokens();
+  if (tokens.size() > size_t(n_ctx_ - held)) {
+    throw Error(
+        ErrorKind::context_overflow,
+        std::to_string(held + int64_t(tokens.size())) + " tokens do not fit the context of " + std::to_string(n_ctx_),
+        "Shorten the prompt or open the model with a larger n_ctx (-c).");
   }
 }
 
 void Session::eval(std::span<const int32_t> tokens, Logits which, float* logits) {
-  const std::scoped_lock turn(model_->turn());
+  const std::lock_guard own(in_use_);
   check(tokens);
+  const int before = sequence_.n_tokens();
+  try {
+    run(tokens, which, logits);
+  } catch (...) {
+    sequence_.truncate(before);
+    throw;
+  }
+}
+
+void Session::run(std::span<const int32_t> tokens, Logits which, float* logits) {
   const int64_t n_vocab = model_->hparams().n_vocab;
   std::vector<int32_t> positions, logit_rows;
   while (!tokens.empty()) {
     const int n = int(std::min<int64_t>(kMaxRows, int64_t(tokens.size())));
     const bool last = size_t(n) == tokens.size();
-    const int pos0 = n_tokens();
+    const int pos0 = sequence_.n_tokens();
     sequence_.reserve(pos0 + n);
     positions.resize(size_t(n));
     std::iota(positions.begin(), positions.end(), pos0);
@@ -67,6 +89,8 @@ void Session::eval(std::span<const int32_t> tokens, Logits which, float* logits)
     }
     const SequenceRows rows[] = {{sequence_.pages(), 0, n, pos0}};
     const auto n_rows = int64_t(logit_rows.size());
+    model_->file().check_size();  // embeddings may be read from the file, in place
+    const std::lock_guard turn(model_->turn());
     forward(*model_, buffers_, {tokens.first(size_t(n)), positions, rows, logit_rows, n_ctx_},
             {logits, n_rows, n_vocab, n_vocab});
     sequence_.extend(n);
@@ -76,7 +100,7 @@ void Session::eval(std::span<const int32_t> tokens, Logits which, float* logits)
 }
 
 void Session::truncate(int n_tokens) {
-  const std::scoped_lock turn(model_->turn());
+  const std::lock_guard own(in_use_);
   if (n_tokens < 0 || n_tokens > sequence_.n_tokens()) {
     throw Error(ErrorKind::bad_value,
                 "cannot keep " + std::to_string(n_tokens) + " tokens of " + std::to_string(sequence_.n_tokens()));

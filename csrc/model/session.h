@@ -1,10 +1,11 @@
-// One sequence: its KV pages and its position. Threads that call eval() and truncate(), of one session or of several of
-// a model, are served in turn.
+// One sequence: its KV pages and its position. Threads that use one session are served in turn, and so are sessions of
+// one model: its backend computes one step at a time.
 #pragma once
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "base/fork.h"
 #include "model/forward.h"
 #include "model/kv_pages.h"
 
@@ -18,11 +19,12 @@ class Session {
 
   const Model& model() const { return *model_; }
   int n_ctx() const { return n_ctx_; }
-  int n_tokens() const { return sequence_.n_tokens(); }
-  size_t kv_bytes() const { return sequence_.bytes(); }
+  int n_tokens() const;
+  size_t kv_bytes() const;
 
   // Runs the tokens at the next positions. logits: (n_logit_rows(which, n), n_vocab), written row by row.
-  // Errors: bad_value (an id outside the vocabulary, no tokens), context_overflow; nothing is changed then.
+  // Errors: bad_value (an id outside the vocabulary, no tokens), context_overflow, out_of_memory, io
+  // (the file was cut short); the sequence is as before then.
   void eval(std::span<const int32_t> tokens, Logits which, float* logits);
   static int64_t n_logit_rows(Logits which, int64_t n) {
     return which == Logits::none ? 0 : which == Logits::last ? 1 : n;
@@ -31,8 +33,10 @@ class Session {
   void truncate(int n_tokens);  // keeps the first n_tokens
 
  private:
+  void run(std::span<const int32_t> tokens, Logits which, float* logits);
   void check(std::span<const int32_t> tokens) const;
 
+  mutable ForkMutex in_use_;
   std::shared_ptr<const Model> model_;
   int n_ctx_;
   KvPool pool_;

@@ -9,6 +9,7 @@
 #include "gguf/spm_merges.h"
 #include "python/bindings.h"
 #include "python/gguf_file.h"
+#include "python/unlocked.h"
 
 namespace py = pybind11;
 
@@ -96,12 +97,13 @@ py::dict metadata_dict(const gguf::Metadata& metadata) {
 
 py::array_t<uint8_t> tensor_bytes(const gguf::File& file, const py::str& name) {
   const py::bytes key = to_bytes(name);
+  file.check_size();
   const Tensor* tensor = file.tensor(view(key));
   if (!tensor)
     throw Error(ErrorKind::missing_tensor, "'" + file.path() + "' has no tensor '" + std::string(view(key)) + "'");
   py::array_t<uint8_t> result(py::ssize_t(tensor->n_bytes));
   uint8_t* out = result.mutable_data();
-  py::gil_scoped_release nogil;
+  const Unlocked unlocked;
   std::memcpy(out, tensor->data, tensor->n_bytes);
   return result;
 }
@@ -112,7 +114,7 @@ std::unique_ptr<GgufFile> open(const py::object& path) {
   const py::bytes bytes = py::module_::import("os").attr("fsencode")(path);
   const std::string native(view(bytes));
   auto opened = std::make_unique<GgufFile>();
-  py::gil_scoped_release nogil;
+  const Unlocked unlocked;
   opened->file = gguf::File::open(native);
   return opened;
 }
@@ -175,6 +177,7 @@ void bind_gguf(py::module_& m) {
       .def_property_readonly(
           "metadata",
           [](GgufFile& f) {
+            f.file->check_size();
             if (!f.metadata) f.metadata = metadata_dict(f.file->metadata());
             return *f.metadata;
           },
@@ -182,6 +185,7 @@ void bind_gguf(py::module_& m) {
       .def_property_readonly(
           "tensors",
           [](GgufFile& f) {
+            f.file->check_size();
             if (!f.tensors) {
               py::list infos;
               for (const Tensor& tensor : f.file->tensors()) infos.append(tensor_info(tensor));

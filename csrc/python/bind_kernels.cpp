@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "python/bindings.h"
+#include "python/unlocked.h"
 #include "quant/reference.h"
 
 namespace py = pybind11;
@@ -81,7 +82,7 @@ class Panels {
     Floats y({int64_t(n), rows_});
     const float* from = x.data();
     float* to = y.mutable_data();
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     const cpu::ActivationKernels& a = table_.activation[int(info(format_).activation)];
     const Memory act(a.bytes(cols_, n));
     const auto prepare = [&](int t0, int t1) { a.prepare(from, size_t(cols_), cols_, n, t0, t1, act.data()); };
@@ -114,7 +115,7 @@ class Panels {
 
   // Sums the memory up: what reading alone costs.
   uint64_t read() const {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     uint64_t sum[8] = {};
     for (size_t i = 0; i + 64 <= n_bytes(); i += 64) {
       uint64_t line[8];

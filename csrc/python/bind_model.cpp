@@ -11,6 +11,7 @@
 #include "model/session.h"
 #include "python/bindings.h"
 #include "python/gguf_file.h"
+#include "python/unlocked.h"
 
 namespace py = pybind11;
 namespace pllm::python {
@@ -19,8 +20,7 @@ namespace {
 using Tokens = py::array_t<int32_t, py::array::c_style>;
 
 std::shared_ptr<Model> load_model(const GgufFile& gguf, int n_threads, const std::string& isa) {
-  if (n_threads < 0) throw Error(ErrorKind::bad_value, "n_threads must not be negative");
-  py::gil_scoped_release unlocked;
+  const Unlocked unlocked;
   return std::make_shared<Model>(gguf.file, make_backend({n_threads, isa}));
 }
 
@@ -29,6 +29,23 @@ Session::Logits which_logits(const std::string& name) {
   if (name == "last") return Session::Logits::last;
   if (name == "all") return Session::Logits::all;
   throw Error(ErrorKind::bad_value, "logits must be 'none', 'last' or 'all', not '" + name + "'");
+}
+
+// (n_rows, n_vocab). Refused where it would not fit: Linux promises more memory than there is.
+py::array_t<float> new_logits(int64_t n_rows, int64_t n_vocab) {
+  constexpr size_t kSmall = size_t{64} << 20;  // less is not worth asking the system
+  const size_t bytes = size_t(n_rows) * size_t(n_vocab) * sizeof(float);
+  if (bytes <= kSmall || bytes <= available_memory()) {
+    try {
+      return py::array_t<float>({n_rows, n_vocab});
+    } catch (const py::error_already_set& error) {
+      if (!error.matches(PyExc_MemoryError)) throw;
+    }
+  }
+  throw Error(ErrorKind::out_of_memory,
+              "the logits of " + std::to_string(n_rows) + " tokens need " + std::to_string(bytes >> 20) +
+                  " MiB, more than is available",
+              "Ask for the last row alone, or evaluate fewer tokens at a time.");
 }
 
 py::array_t<float> eval(Session& session, const Tokens& tokens, const std::string& logits) {
@@ -40,11 +57,11 @@ py::array_t<float> eval(Session& session, const Tokens& tokens, const std::strin
                 std::to_string(n) + " tokens do not fit the context of " + std::to_string(session.n_ctx()),
                 "Shorten the prompt or open the model with a larger n_ctx (-c).");
   }
-  py::array_t<float> out({Session::n_logit_rows(which, n), int64_t(session.model().hparams().n_vocab)});
+  py::array_t<float> out = new_logits(Session::n_logit_rows(which, n), session.model().hparams().n_vocab);
   const std::span<const int32_t> ids(tokens.data(), size_t(n));
   float* data = out.mutable_data();
   {
-    py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     session.eval(ids, which, data);
   }
   return out;
@@ -62,6 +79,22 @@ py::dict plan_context(const GgufFile& gguf, std::optional<int> n_ctx, bool weigh
   d["n_ctx"] = plan.n_ctx;
   d["total_bytes"] = plan.total();
   return d;
+}
+
+// A method that waits where another thread uses the session.
+template <class R, class... Args>
+auto unlocked(R (Session::*method)(Args...)) {
+  return [method](Session& s, Args... args) {
+    const Unlocked released;
+    return (s.*method)(args...);
+  };
+}
+template <class R>
+auto unlocked(R (Session::*method)() const) {
+  return [method](const Session& s) {
+    const Unlocked released;
+    return (s.*method)();
+  };
 }
 
 template <class T>
@@ -93,10 +126,10 @@ void bind_model(py::module_& m) {
   py::class_<Session>(m, "Session")
       .def(py::init<std::shared_ptr<const Model>, int>(), py::arg("model"), py::arg("n_ctx"))
       .def_property_readonly("n_ctx", &Session::n_ctx)
-      .def_property_readonly("n_tokens", &Session::n_tokens)
-      .def_property_readonly("kv_bytes", &Session::kv_bytes)
+      .def_property_readonly("n_tokens", unlocked(&Session::n_tokens))
+      .def_property_readonly("kv_bytes", unlocked(&Session::kv_bytes))
       .def("eval", &eval, py::arg("tokens"), py::arg("logits") = "last")
-      .def("truncate", &Session::truncate, py::arg("n_tokens"), py::call_guard<py::gil_scoped_release>());
+      .def("truncate", unlocked(&Session::truncate), py::arg("n_tokens"));
 
   m.def("plan_context", &plan_context, py::arg("file"), py::arg("n_ctx") = py::none(), py::kw_only(),
         py::arg("weights_loaded") = false);

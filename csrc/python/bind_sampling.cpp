@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "python/bindings.h"
+#include "python/unlocked.h"
 #include "sampling/sampler.h"
 
 namespace py = pybind11;
@@ -90,7 +91,7 @@ py::tuple sample(LockedSampler& self, const py::array& logits, const py::array& 
   const auto index = static_cast<uint32_t>(to_unsigned(choice, "choice", std::numeric_limits<uint32_t>::max()));
   Sampled sampled;
   {
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     const std::scoped_lock lock(self.mutex);
     sampled = self.sampler.sample(logits_view, history_view, position, index, to_int(n_top_logprobs));
   }

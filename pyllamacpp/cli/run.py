@@ -25,7 +25,7 @@ _WARMTH = f"{CHAT_DEFAULTS['temperature']}, with --raw {SamplingParams().tempera
 @guarded
 def run(
     model: OptionalModelArgument = None,
-    model_m: Annotated[str | None, typer.Option("--model", "-m", help="As MODEL.")] = None,
+    model_m: Annotated[str | None, typer.Option("--model", "-m", help="Another way to give MODEL.")] = None,
     prompt: Annotated[str | None, typer.Option("--prompt", "-p", help="Answer this and exit.")] = None,
     system: Annotated[str | None, typer.Option("--system", help="Instructions for the chat.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Complete text; no chat.")] = False,

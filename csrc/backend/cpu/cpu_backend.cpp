@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "backend/cpu/attention.h"
@@ -36,8 +37,9 @@ class CpuBackend final : public Backend {
   }
 
   void get_rows(Mat y, const Weight& table, std::span<const int32_t> ids) override {
+    for (auto& scratch : scratch_) scratch.resize(cpu(table).row_bytes);  // here: pool threads must not throw
     for_rows(y, [&](int thread, int64_t i) {
-      read_row(kernels_, cpu(table), ids[size_t(i)], y.row(i), scratch_[size_t(thread)]);
+      read_row(kernels_, cpu(table), ids[size_t(i)], y.row(i), scratch_[size_t(thread)].data());
     });
   }
 
@@ -261,6 +263,11 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level) {
+  constexpr int kMaxThreads = 1024;
+  if (n_threads < 0 || n_threads > kMaxThreads) {
+    throw Error(ErrorKind::bad_value, "n_threads must be between 0 and " + std::to_string(kMaxThreads) + ", not " +
+                                          std::to_string(n_threads));
+  }
   if (n_threads == 0) n_threads = usable_threads();
   return std::make_unique<CpuBackend>(n_threads, level.empty() ? default_kernels() : kernels(level));
 }

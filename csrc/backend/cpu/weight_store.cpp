@@ -63,15 +63,14 @@ std::unique_ptr<CpuWeight> WeightStore::upload(const KernelTable& kernels, Threa
   return w;
 }
 
-void read_row(const KernelTable& kernels, const CpuWeight& w, int64_t i, float* out, std::vector<uint8_t>& scratch) {
+void read_row(const KernelTable& kernels, const CpuWeight& w, int64_t i, float* out, uint8_t* scratch) {
   if (w.layout == CpuWeight::Layout::file_rows) {
     decode(w.format, w.data + size_t(i) * w.row_bytes, w.cols, out);
     return;
   }
-  scratch.resize(w.row_bytes);
   const uint8_t* panel = w.data + size_t(i / kPanelRows) * w.panel_bytes;
-  kernels.matmul[int(w.format)].unpack_row(panel, int(i % kPanelRows), w.cols, scratch.data());
-  decode(w.format, scratch.data(), w.cols, out);
+  kernels.matmul[int(w.format)].unpack_row(panel, int(i % kPanelRows), w.cols, scratch);
+  decode(w.format, scratch, w.cols, out);
 }
 
 }  // namespace pllm::cpu

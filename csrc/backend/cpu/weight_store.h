@@ -31,7 +31,7 @@ class WeightStore {
   size_t used_ = 0;             // of the last arena
 };
 
-// Row i of a weight as floats, (w.cols). `scratch` holds a row's blocks.
-void read_row(const KernelTable& kernels, const CpuWeight& w, int64_t i, float* out, std::vector<uint8_t>& scratch);
+// Row i of a weight as floats, (w.cols). `scratch` holds a row's blocks, w.row_bytes.
+void read_row(const KernelTable& kernels, const CpuWeight& w, int64_t i, float* out, uint8_t* scratch);
 
 }  // namespace pllm::cpu
