@@ -354,7 +354,7 @@ CASES += [
         {"hidden_size": 32, "new_decoder_architecture": True, "num_kv_heads": 2, "tie_word_embeddings": True},
         metadata={"attention.head_count_kv": 2},
     ),
-    Case("gpt2", "GPT2", "gpt2", {"hidden_size": 32, "n_inner": 48, "max_position_embeddings": 64}),
+    Case("gpt2", "GPT2", "gpt2", {"hidden_size": 32, "n_inner": 48, "max_position_embeddings": 96}),
     Case(
         "gptneox",
         "GPTNeoX",

@@ -68,6 +68,12 @@ REFUSED: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
         errors.MissingTensorError,
         "blk.1.ffn_norm.weight",
     ),
+    "experts in the metadata alone": (
+        "llama",
+        {"metadata": {"llama.expert_count": 4, "llama.expert_used_count": 2}},
+        errors.MissingTensorError,
+        "speaks of 4 experts",
+    ),
     "no gate": ("llama", {"drop": ["blk.0.ffn_gate.weight"]}, errors.MissingTensorError, "blk.0.ffn_gate"),
     "no post norm": (
         "olmo2",
@@ -79,7 +85,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], type[Exception], str]] = {
         "mixtral",
         {"metadata": {"llama.expert_count": None}},
         errors.MissingTensorError,
-        "blk.0.ffn_gate.weight",
+        "blk.0.ffn_up.weight",
     ),
     "more experts used than there are": (
         "mixtral",

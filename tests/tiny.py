@@ -64,12 +64,14 @@ class Arch:
     shared_expert: bool = False
     expert_biases: bool = False
     metadata: Mapping[str, Any] | None = None  # keys below the architecture's name
+    optional: Collection[str] = ()  # tensors of a layer that other models of the architecture lack
 
 
 def _experts(n: int, used: int) -> dict[str, Any]:
     return {"expert_count": n, "expert_used_count": used}
 
 
+_QKV_BIASES = ("attn_q.bias", "attn_k.bias", "attn_v.bias")
 _GRANITE = {"embedding_scale": 3.0, "residual_scale": 0.5, "attention.scale": 0.1, "logit_scale": 2.0}
 
 # One row an architecture: the only place to extend.
@@ -105,6 +107,7 @@ ARCHS: dict[str, Arch] = {
     "gpt-oss": Arch(
         qkv_bias=True,
         pre_norms=("attn_norm", "post_attention_norm"),
+        biases=True,
         sinks=True,
         n_expert=5,
         expert_biases=True,
@@ -112,10 +115,26 @@ ARCHS: dict[str, Arch] = {
     ),
     "starcoder2": Arch(layer_norm=True, norm_bias=True, qkv_bias=True, biases=True, gated=False),
     "command-r": Arch(
-        layer_norm=True, qk_norm="heads", pre_norms=("attn_norm",), metadata={"logit_scale": 0.5}
+        layer_norm=True,
+        qk_norm="heads",
+        pre_norms=("attn_norm",),
+        metadata={"logit_scale": 0.5},
+        optional=("attn_q_norm.weight", "attn_k_norm.weight"),
     ),
-    "glm4": Arch(qkv_bias=True, fused=("gate_up",), post_norms=True, metadata={"rope.dimension_count": 8}),
-    "stablelm": Arch(layer_norm=True, norm_bias=True, qkv_bias=True, metadata={"rope.dimension_count": 8}),
+    "glm4": Arch(
+        qkv_bias=True,
+        fused=("gate_up",),
+        post_norms=True,
+        metadata={"rope.dimension_count": 8},
+        optional=_QKV_BIASES,
+    ),
+    "stablelm": Arch(
+        layer_norm=True,
+        norm_bias=True,
+        qkv_bias=True,
+        metadata={"rope.dimension_count": 8},
+        optional=(*_QKV_BIASES, "ffn_norm.weight"),
+    ),
     "falcon": Arch(
         layer_norm=True, norm_bias=True, fused=("qkv",), n_head_kv=1, pre_norms=("attn_norm",), gated=False
     ),
@@ -302,7 +321,7 @@ def tensor_shapes(arch: str, shape: Shape, n_vocab: int, tied: bool) -> dict[str
         matrices = _attention_shapes(row, s) | _feed_forward_shapes(row, s)
         for name, dims in matrices.items():
             parts[name] = dims
-            if row.biases and "qkv" not in name and name.endswith(".weight"):
+            if row.biases and len(dims) == 2 and "qkv" not in name and name.endswith(".weight"):
                 parts.setdefault(name.replace(".weight", ".bias"), dims[:1])
         if row.norm_bias:
             parts |= {f"{name}.bias": (s.n_embd,) for name in norms}

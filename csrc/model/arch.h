@@ -2,7 +2,7 @@
 //
 // Precedence: metadata > which tensors are present, and their shapes > the row > the row's derive hook. From presence:
 // biases, q/k norms (of a head, each head's own, or of the whole row), post norms, a gated or plain feed-forward,
-// experts, fused projections, learned positions, attention sinks, tied output; a row names those that its
+// experts, fused projections, learned positions, attention sinks, tied output; a row names those of them that its
 // models cannot lack.
 #pragma once
 #include <span>
@@ -29,7 +29,8 @@ struct Arch {
   NormKind norm = NormKind::rms;
   PreNorms pre_norms = PreNorms::both;
   ActivationFn activation = ActivationFn::silu;
-  bool normed_expert_weights = true;
+  bool learned_positions = false;                // in place of rope
+  bool normed_expert_weights = true;             // those of the experts used add up to one
   std::span<const std::string_view> needs = {};  // tensors of every layer beyond those that all models have
   // Whether attention.sliding_window is obeyed. Some converters write the key for models whose window is off or was
   // never used in practice (Mistral 7B v0.1, Qwen2); llama.cpp ignores it for those architectures, and so do we: the

@@ -62,14 +62,13 @@ class Keys {
     return file_.number(full(key)).value_or(0) == 0 ? 0 : number(key, 0, low, high);
   }
 
-  bool flag(const char* key, bool fallback) const { return file_.boolean(full(key)).value_or(fallback); }
-
   std::vector<bool> flags(const char* key) const {
     std::vector<bool> out;
     for (double v : file_.numbers(full(key))) out.push_back(v != 0);
     return out;
   }
 
+  bool flag(const char* key, bool fallback) const { return file_.boolean(full(key)).value_or(fallback); }
   std::string_view string(const char* key) const { return file_.string(full(key)).value_or(std::string_view{}); }
 
  private:
@@ -105,7 +104,9 @@ RopeScaling read_rope_scaling(const Keys& keys, int n_ctx_train) {
     s.kind = RopeScaling::Kind::yarn;
   } else if (type == "linear" || (type.empty() && s.factor != 1)) {
     s.kind = RopeScaling::Kind::linear;
-  } else if (!type.empty() && type != "none" && type != "llama3" && type != "longrope") {  // their factors are tensors
+  } else if (type == "longrope") {
+    s.kind = RopeScaling::Kind::longrope;
+  } else if (!type.empty() && type != "none" && type != "llama3") {  // llama3's factors are a tensor (rope_freqs)
     throw Error(ErrorKind::unsupported_model, "rope scaling '" + std::string(type) + "' is not supported",
                 "Supported: none, linear, llama3, longrope, yarn.");
   }
@@ -141,13 +142,6 @@ void read_attention(const Keys& keys, Hparams& h) {
   }
 }
 
-// What the same architecture name may also mean.
-void refuse_encoders(const Keys& keys) {
-  if (keys.flag("attention.causal", true)) return;
-  throw Error(ErrorKind::unsupported_model, "this model looks ahead (attention.causal is false): it is a text encoder",
-              "Take a model that generates text.");
-}
-
 void read_experts(const Keys& keys, const Arch& arch, Hparams& h) {
   h.n_expert = keys.integer("expert_count", 0, 1 << 16).value_or(0);
   if (h.n_expert == 0) return;
@@ -159,10 +153,19 @@ void read_experts(const Keys& keys, const Arch& arch, Hparams& h) {
   h.normed_expert_weights = gating == 3 || keys.flag("expert_weights_norm", arch.normed_expert_weights);
   const bool plain = gating < 2 || gating == 3;
   if (!plain || keys.integer("expert_group_count", 0, 1 << 16).value_or(1) > 1 ||
-      keys.number("expert_weights_scale", 1, 0, 1e6) != 1) {
+      (keys.has("expert_weights_scale") && keys.number("expert_weights_scale", 1, 0, kHuge) != 1)) {
     throw Error(ErrorKind::unsupported_model, "this model chooses its experts in a way that is not supported",
                 "Supported: the best of all experts by softmax, without groups (" + keys.full("expert_gating_func") +
                     ", expert_group_count, expert_weights_scale).");
+  }
+}
+
+// What the same architecture name may also mean.
+void refuse_variants(const Keys& keys) {
+  if (!keys.flag("attention.causal", true)) {
+    throw Error(ErrorKind::unsupported_model,
+                "this model looks ahead (attention.causal is false): it is a text encoder",
+                "Take a model that generates text.");
   }
 }
 
@@ -174,7 +177,7 @@ Hparams read_hparams(const gguf::File& file) {
   h.arch = std::string(file.string("general.architecture").value_or(std::string_view{}));
   const Arch& arch = find_arch(h.arch, file.string("general.type").value_or(std::string_view{}));
   const Keys keys(file, h.arch);
-  refuse_encoders(keys);
+  refuse_variants(keys);
   h.n_layer = keys.required("block_count", 1, 1 << 16);
   h.n_embd = keys.required("embedding_length", 1, 1 << 20);
   h.n_ff = keys.required("feed_forward_length", 1, 1 << 24);

@@ -9,8 +9,8 @@
 namespace pllm {
 
 struct RopeScaling {
-  enum class Kind : uint8_t { none, linear, yarn } kind = Kind::none;
-  float factor = 1;       // context is stretched by this
+  enum class Kind : uint8_t { none, linear, yarn, longrope } kind = Kind::none;  // longrope: by tensors, as llama3
+  float factor = 1;                                                              // context is stretched by this
   int n_ctx_orig = 0;     // yarn: context the model was first trained with
   float attn_factor = 1;  // multiplies the magnitude of q and k; with yarn on top of 0.1 ln(factor) + 1
   float beta_fast = 32, beta_slow = 1;

@@ -18,7 +18,6 @@ std::string shape_text(Loader::Shape s) {
 const gguf::Tensor* Loader::find(const std::string& name, Shape shape) {
   const gguf::Tensor* t = file_.tensor(name);
   if (!t) return nullptr;
-  file_.check_size();
   const auto& have = t->shape;
   if (have[0] != shape.cols || have[1] != shape.rows || have[2] != shape.depth || have[3] != 1) {
     throw Error(ErrorKind::bad_shape,
@@ -59,9 +58,12 @@ WeightPtr Loader::vector(const std::string& name, int64_t n, bool needed) {
 WeightPtr Loader::part(const gguf::Tensor& t, WeightUse use, int64_t first, int64_t rows, int64_t cols) {
   const FormatInfo& format = info(*t.format);
   if (first % format.block_weights != 0 || cols % format.block_weights != 0) {
-    throw Error(ErrorKind::unsupported_model, "tensor " + std::string(t.name) + " has format " +
-                                                  std::string(format.name) + ", whose blocks do not fit its parts");
+    throw Error(ErrorKind::unsupported_model,
+                "tensor " + std::string(t.name) + " has format " + std::string(format.name) +
+                    ", whose blocks do not fit its parts",
+                "Take the same model in another quantization, such as Q8_0.");
   }
+  file_.check_size();
   const uint8_t* data = t.data + size_t(first / format.block_weights) * size_t(format.block_bytes);
   WeightPtr w = backend_.upload({t.name, *t.format, rows, cols, data}, use,
                                 [&](const uint8_t* p, size_t n_bytes) { file_.release(t, p, n_bytes); });
@@ -79,21 +81,19 @@ void Loader::stacked(const std::string& name, std::initializer_list<Stacked> par
   }
 }
 
-std::vector<float> Loader::floats(const std::string& name, int64_t n, bool needed) {
+std::vector<float> Loader::divisors(const std::string& name, int64_t n, bool needed) {
   const gguf::Tensor* t = needed ? &require(name, {1, n}) : find(name, {1, n});
   if (!t) return {};
-  if (t->format != Format::F32) {
-    throw Error(ErrorKind::bad_shape,
-                "tensor " + name + ": expected " + std::to_string(n) + " F32 values, the file has " +
-                    std::to_string(t->shape[0]) + " of " + std::string(t->type_name),
-                "The file is corrupt or made by a broken converter.");
-  }
+  const char* hint = "The file is corrupt or made by a broken converter.";
+  if (t->format != Format::F32)
+    throw Error(ErrorKind::bad_shape, "tensor " + name + " has format " + std::string(t->type_name) + ", not F32",
+                hint);
+  file_.check_size();
   std::vector<float> values(static_cast<size_t>(n));
   std::memcpy(values.data(), t->data, values.size() * sizeof(float));
   for (const float v : values) {
     if (std::isnormal(v) && v > 0) continue;
-    throw Error(ErrorKind::bad_file, "tensor " + name + ": " + std::to_string(v) + " is no divisor",
-                "The file is corrupt or made by a broken converter.");
+    throw Error(ErrorKind::bad_file, "tensor " + name + ": " + std::to_string(v) + " is no divisor", hint);
   }
   return values;
 }

@@ -21,7 +21,7 @@ class Loader {
   };
   const gguf::Tensor* unchecked(const std::string& name) const { return file_.tensor(name); }  // null if absent
   bool has(const std::string& name) const { return unchecked(name) != nullptr; }
-  void need(const std::string& name) const;                           // Error missing_tensor
+  void need(const std::string& name) const;                           // Error missing_tensor if absent
   const gguf::Tensor* find(const std::string& name, Shape shape);     // null if absent
   const gguf::Tensor& require(const std::string& name, Shape shape);  // Error missing_tensor
 
@@ -37,10 +37,11 @@ class Loader {
   };
   void stacked(const std::string& name, std::initializer_list<Stacked> parts, int64_t cols);
 
-  std::vector<float> floats(const std::string& name, int64_t n, bool needed = false);  // empty if absent, not needed
+  // (n) divisors of the rope's frequencies; empty if absent and not needed.
+  std::vector<float> divisors(const std::string& name, int64_t n, bool needed);
 
-  // A tensor that nothing reads belongs to a computation which this engine would leave out, or to a layer beyond the
-  // metadata's count: the answers would be wrong. Error unsupported_model.
+  // Error unsupported_model if a tensor was never asked for. It belongs to a computation which this engine would leave
+  // out, or to a layer beyond the metadata's count: the answers would be wrong.
   void refuse_unused(const Hparams& h) const;
   size_t bytes() const { return bytes_; }
 

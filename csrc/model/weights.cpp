@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <unordered_set>
 
 #include "base/error.h"
 #include "model/loader.h"
@@ -44,35 +43,35 @@ void load_attention(Loader& in, const Hparams& h, const std::string& p, Layer& l
 }
 
 void load_norms(Loader& in, const Arch& arch, const Hparams& h, const std::string& p, Layer& l) {
+  const bool biases = in.has(p + "attn_norm.bias");  // all norms have one, or none has
   const auto norm = [&](const std::string& name, bool needed, WeightPtr& weight, WeightPtr& bias) {
     weight = in.vector(p + name + ".weight", h.n_embd, needed);
-    bias = in.vector(p + name + ".bias", h.n_embd);
+    if (weight) bias = in.vector(p + name + ".bias", h.n_embd, biases);
   };
-  const auto post = [&](const char* name, bool needed) { return in.vector(p + name, h.n_embd, needed); };
-  const bool none = arch.pre_norms == PreNorms::none;
+  const bool none = arch.pre_norms == PreNorms::none, both = arch.pre_norms == PreNorms::both;
   if (in.has(p + "attn_norm_2.weight")) {  // falcon 40B: attn_norm is the feed-forward's
     norm("attn_norm_2", true, l.attn_norm, l.attn_norm_bias);
     norm("attn_norm", true, l.ffn_norm, l.ffn_norm_bias);
     l.parallel = true;
   } else if (!none) {
     norm("attn_norm", true, l.attn_norm, l.attn_norm_bias);
-    // gpt-oss: post_attention_norm is the norm before the feed-forward.
-    const bool by_place = arch.pre_norms == PreNorms::both && !in.has(p + "ffn_norm.weight") &&
-                          !in.has(p + "post_ffw_norm.weight") && in.has(p + "post_attention_norm.weight");
-    norm(by_place ? "post_attention_norm" : "ffn_norm", arch.pre_norms == PreNorms::both, l.ffn_norm, l.ffn_norm_bias);
+    // gpt-oss: post_attention_norm, where it is alone, is the norm before the feed-forward.
+    const auto has = [&](const char* name) { return in.has(p + name + ".weight"); };
+    const bool by_place = both && !has("ffn_norm") && has("post_attention_norm") && !has("post_ffw_norm");
+    norm(by_place ? "post_attention_norm" : "ffn_norm", both, l.ffn_norm, l.ffn_norm_bias);
     l.parallel = h.parallel_residual || !l.ffn_norm;
     if (by_place) return;
   }
-  l.attn_post_norm = post("post_attention_norm.weight", none);
-  l.ffn_post_norm = post("post_ffw_norm.weight", none);
+  l.attn_post_norm = in.vector(p + "post_attention_norm.weight", h.n_embd, none);
+  l.ffn_post_norm = in.vector(p + "post_ffw_norm.weight", h.n_embd, none);
 }
 
 FeedForward load_feed_forward(Loader& in, const Arch& arch, int64_t n_embd, int64_t n_ff, const std::string& p,
                               const std::string& suffix) {
   FeedForward f;
   const std::string gate = p + "ffn_gate" + suffix, up = p + "ffn_up" + suffix, down = p + "ffn_down" + suffix;
-  const gguf::Tensor* t = in.unchecked(up + ".weight");
-  if (t && t->shape[1] == 2 * n_ff && !in.has(gate + ".weight")) {
+  in.need(up + ".weight");
+  if (in.unchecked(up + ".weight")->shape[1] == 2 * n_ff && !in.has(gate + ".weight")) {
     in.stacked(up + ".weight", {{f.gate, n_ff}, {f.up, n_ff}}, n_embd);
     if (in.has(up + ".bias")) in.stacked(up + ".bias", {{f.b_gate, n_ff}, {f.b_up, n_ff}}, 0);
   } else {
@@ -118,7 +117,7 @@ Layer load_layer(Loader& in, const Arch& arch, const Hparams& h, int il) {
   Layer l;
   load_norms(in, arch, h, p, l);
   load_attention(in, h, p, l);
-  if (h.n_expert && in.has(p + "ffn_gate_inp.weight")) {
+  if (h.n_expert && !in.has(p + "ffn_up.weight")) {
     l.experts = load_experts(in, arch, h, p);
   } else {
     l.ffn = load_feed_forward(in, arch, h.n_embd, h.n_ff, p, "");
@@ -132,6 +131,14 @@ void check_vocabulary(const gguf::File& file, const Hparams& h) {
   throw Error(ErrorKind::bad_shape,
               "the vocabulary has " + std::to_string(n_tokens) + " tokens but token_embd.weight only " +
                   std::to_string(h.n_vocab) + " rows",
+              "The file was made by a broken converter.");
+}
+
+void check_experts(const Hparams& h, const Weights& w) {
+  const auto has_experts = [](const Layer& l) { return l.experts != nullptr; };
+  if (h.n_expert == 0 || std::any_of(w.layers.begin(), w.layers.end(), has_experts)) return;
+  throw Error(ErrorKind::missing_tensor,
+              "the metadata speaks of " + std::to_string(h.n_expert) + " experts (expert_count), but no layer has any",
               "The file was made by a broken converter.");
 }
 
@@ -151,16 +158,16 @@ Weights load_weights(const gguf::File& file, const Arch& arch, Hparams& h, Backe
   // The largest tensors first: while one is repacked, part of it is in memory twice.
   const bool tied = !file.tensor("output.weight");
   w.token_embd = in.matrix("token_embd.weight", h.n_vocab, h.n_embd, tied ? WeightUse::product : WeightUse::lookup);
-  if (in.has("position_embd.weight"))
+  if (arch.learned_positions)
     w.position_embd = in.matrix("position_embd.weight", h.n_ctx_train, h.n_embd, WeightUse::lookup);
   if (!tied) w.output = in.matrix("output.weight", h.n_vocab, h.n_embd);
   w.output_norm = in.vector("output_norm.weight", h.n_embd, true);
-  w.output_norm_bias = in.vector("output_norm.bias", h.n_embd);
+  w.output_norm_bias = in.vector("output_norm.bias", h.n_embd, in.has("blk.0.attn_norm.bias"));
   for (int il = 0; il < h.n_layer; il++) w.layers.push_back(load_layer(in, arch, h, il));
-  const bool longrope =
-      in.has("rope_factors_long.weight") || file.string(h.arch + ".rope.scaling.type") == std::string_view("longrope");
-  w.rope_factors = in.floats(longrope ? "rope_factors_short.weight" : "rope_freqs.weight", h.n_rot / 2, longrope);
-  w.rope_factors_long = in.floats("rope_factors_long.weight", h.n_rot / 2, longrope);
+  check_experts(h, w);
+  const bool longrope = h.rope_scaling.kind == RopeScaling::Kind::longrope || in.has("rope_factors_long.weight");
+  w.rope_factors = in.divisors(longrope ? "rope_factors_short.weight" : "rope_freqs.weight", h.n_rot / 2, longrope);
+  w.rope_factors_long = in.divisors("rope_factors_long.weight", h.n_rot / 2, longrope);
   in.refuse_unused(h);
   w.bytes = in.bytes();
   return w;
