@@ -36,7 +36,9 @@ class GgufFile:
         overrides: Mapping[str, bool | int | float | str] = ...,  # in place of the file's metadata
     ) -> None: ...
     @property
-    def unasked_overrides(self) -> list[str]: ...  # those of keys the file lacks and the core has not looked for
+    def unasked_overrides(
+        self,
+    ) -> list[str]: ...  # those of keys the file lacks and the core has not looked for
     @property
     def path(self) -> str: ...
     @property

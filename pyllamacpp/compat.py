@@ -24,6 +24,13 @@ _LATER = "Leave it out."
 _BY_HAND = "It looks at the whole answer: use generate() or create_completion()."
 _ANY_BOOL = (None, True, False)
 
+ROPE = frozenset(
+    [
+        "rope_scaling_type", "rope_freq_base", "rope_freq_scale",
+        "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_orig_ctx",
+    ]
+)  # fmt: skip
+
 CONSTRUCTOR: Mapping[str, Inert] = {
     "n_gpu_layers": Inert((0, None), _GPU),
     "split_mode": Inert((None, 1), _GPU),
@@ -38,31 +45,20 @@ CONSTRUCTOR: Mapping[str, Inert] = {
     "use_mlock": Inert((None, False), _LATER),
     "numa": Inert((None, False, 0), _LATER),
     "n_ubatch": Inert((None, 512), "Use n_batch, the number of prompt tokens evaluated at a time."),
-    "kv_overrides": Inert((None, {}), _LATER),
-    "rope_scaling_type": Inert((None, -1), "The file's own rope scaling is applied."),
-    "pooling_type": Inert((None, -1), _LATER),
-    "attention_type": Inert((None, -1), _LATER),
-    "rope_freq_base": Inert((None, 0), "The file's own rope base is applied."),
-    "rope_freq_scale": Inert((None, 0), "The file's own rope scaling is applied."),
-    "yarn_ext_factor": Inert((None, -1), "The file's own rope scaling is applied."),
-    "yarn_attn_factor": Inert((None, 1), "The file's own rope scaling is applied."),
-    "yarn_beta_fast": Inert((None, 32), "The file's own rope scaling is applied."),
-    "yarn_beta_slow": Inert((None, 1), "The file's own rope scaling is applied."),
-    "yarn_orig_ctx": Inert((None, 0), "The file's own rope scaling is applied."),
-    "embedding": Inert((None, False), _LATER),
+    "attention_type": Inert((None, -1, 0), "Decoder models look back only."),
+    "yarn_ext_factor": Inert((None, -1), "Choose with rope_scaling_type: 2 is yarn (1), 1 is linear (0)."),
+    "embedding": Inert(_ANY_BOOL),  # embed() works either way, and so does generation
     "swa_full": Inert(
         _ANY_BOOL
     ),  # every layer keeps the whole context, so any earlier position can be resumed
     "lora_base": Inert((None,), _LATER),
     "lora_scale": Inert((None, 1), _LATER),
     "lora_path": Inert((None,), _LATER),
-    "chat_format": Inert((None,), "The file's own chat template is used; chat_template=... overrides it."),
-    "chat_handler": Inert((None,), _LATER),
+    "chat_handler": Inert((None,), "Give chat_template=, or write the prompt and call create_completion()."),
     "draft_model": Inert((None,), _LATER),
     "tokenizer": Inert((None,), "The file's own tokenizer is used; pre=... overrides its pre-tokenizer."),
     "type_k": Inert((None, 1), "Keys are kept as f16 (1)."),
     "type_v": Inert((None, 1), "Values are kept as f16 (1)."),
-    "spm_infill": Inert((None, False), _LATER),
 }
 
 SAMPLING: Mapping[str, Inert] = {
@@ -82,7 +78,6 @@ SAMPLE: Mapping[str, Inert] = {
 
 COMPLETION: Mapping[str, Inert] = {
     **{name: inert for name, inert in SAMPLING.items() if name != "penalize_nl"},
-    "suffix": Inert((None,), "Text is completed to the right only."),
 }
 
 CHAT: Mapping[str, Inert] = {
@@ -101,9 +96,23 @@ FROM_PRETRAINED: Mapping[str, Inert] = {
 # Fields of SamplingParams that no method takes under that name beyond those it spells out.
 SPELLED = frozenset(["temperature", "max_tokens", "stop", "logprobs", "seed", "logit_bias"])
 
-METHODS = frozenset(
-    ["create_embedding", "embed", "save_state", "load_state", "set_cache", "create_chat_completion_openai_v1"]
-)
+# Attributes of its Llama that have no counterpart here, and why.
+ATTRIBUTES: Mapping[str, str] = {
+    "ctx": "there is no llama_context",
+    "model": "there is no llama_model",
+    "model_params": "there are no llama_model_params",
+    "context_params": "there are no llama_context_params",
+    "chat_handler": "chat_handler is not supported yet",
+    "draft_model": "draft_model is not supported yet",
+    "tokenizer_": "call tokenizer()",
+    "numa": "numa is not supported yet",
+    "tensor_split": "there is no GPU",
+    "kv_overrides": "metadata has them applied",
+    "n_threads_batch": "n_threads compute prompts too",
+    "lora_base": "lora_path is not supported yet",
+    "lora_scale": "lora_path is not supported yet",
+    "lora_path": "lora_path is not supported yet",
+}
 
 
 def _asks_nothing(value: Any, inert: Inert) -> bool:
