@@ -103,6 +103,7 @@ class Session:
     ) -> _Float32: ...  # (0 | 1 | n, n_vocab)
     def embed(self, tokens: _Int32) -> _Float32: ...  # (n, n_embd), after the output norm
     def truncate(self, n_tokens: int) -> None: ...  # keeps the first n_tokens
+    def kv_bytes_of(self, n_tokens: int) -> int: ...  # that save() gives for so many
     def save(self) -> npt.NDArray[np.uint8]: ...  # the pages in use: (kv_bytes,)
     def restore(self, n_tokens: int, pages: npt.NDArray[np.uint8]) -> None: ...
 

@@ -129,7 +129,9 @@ def load(context: Context, model: str, state: LlamaState) -> None:
             f"Open the model with n_ctx={state.n_ctx}.",
         )
     token_ids(state.input_ids, context.n_vocab)
-    if state.n_tokens > context.n_ctx or state.scores.shape[1] != context.n_vocab:
+    n = state.n_tokens
+    whole = n <= context.n_ctx and state.pages.nbytes == context.session.kv_bytes_of(n)
+    if not whole or state.scores.shape[1] != context.n_vocab:
         raise _damaged("damaged")
     context.restore(state.input_ids, state.scores, state.pages)
 

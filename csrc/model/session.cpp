@@ -48,6 +48,10 @@ size_t Session::kv_bytes() const {
   return sequence_.bytes();
 }
 
+size_t Session::kv_bytes_of(int n_tokens) const {
+  return size_t(n_tokens + kPageTokens - 1) / kPageTokens * pool_.page_bytes();
+}
+
 void Session::check(std::span<const int32_t> tokens) const {
   const int n_vocab = model_->hparams().n_vocab;
   if (tokens.empty()) throw Error(ErrorKind::bad_value, "no tokens to evaluate", "Give at least one token.");
@@ -125,8 +129,7 @@ void Session::save(std::span<uint8_t> pages) const {
 
 void Session::restore(int n_tokens, std::span<const uint8_t> pages) {
   const std::lock_guard own(in_use_);
-  const size_t page = pool_.page_bytes(), n_pages = size_t(n_tokens + kPageTokens - 1) / kPageTokens;
-  require_size(pages.size(), n_pages * page, n_tokens);
+  require_size(pages.size(), kv_bytes_of(n_tokens), n_tokens);
   if (n_tokens > n_ctx_) {
     throw Error(ErrorKind::context_overflow,
                 std::to_string(n_tokens) + " tokens do not fit the context of " + std::to_string(n_ctx_));
@@ -138,7 +141,8 @@ void Session::restore(int n_tokens, std::span<const uint8_t> pages) {
     sequence_.truncate(before);
     throw;
   }
-  for (size_t i = 0; i < n_pages; i++) std::memcpy(sequence_.pages()[i], pages.data() + i * page, page);
+  const size_t page = pool_.page_bytes();
+  for (size_t at = 0; at < pages.size(); at += page) std::memcpy(sequence_.pages()[at / page], &pages[at], page);
   sequence_.truncate(std::min(before, n_tokens));
   sequence_.extend(n_tokens - sequence_.n_tokens());
 }

@@ -21,6 +21,7 @@ class Session {
   int n_ctx() const { return n_ctx_; }
   int n_tokens() const;
   size_t kv_bytes() const;
+  size_t kv_bytes_of(int n_tokens) const;  // that save() gives for so many
 
   // Runs the tokens at the next positions. result: (n_rows(which, n), n_vocab or n_embd), written row by row.
   // Errors: bad_value (an id outside the vocabulary, no tokens), context_overflow, out_of_memory, io

@@ -157,6 +157,7 @@ void bind_model(py::module_& m) {
       .def_property_readonly("kv_bytes", unlocked(&Session::kv_bytes))
       .def("eval", &eval, py::arg("tokens"), py::arg("logits") = "last")
       .def("embed", &embed, py::arg("tokens"))
+      .def("kv_bytes_of", &Session::kv_bytes_of, py::arg("n_tokens"))
       .def("save", &save)
       .def("restore", &restore, py::arg("n_tokens"), py::arg("pages"))
       .def("truncate", unlocked(&Session::truncate), py::arg("n_tokens"));
