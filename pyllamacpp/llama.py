@@ -9,7 +9,7 @@ import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from . import _core, compat, state
+from . import _core, compat, states
 from .completion import ChatShape, CompletionShape, Shape, as_openai, log_softmax
 from .embedding import Embedder, pooling_of, response, texts_of
 from .errors import ParameterError
@@ -106,7 +106,7 @@ class Llama:
         self.verbose = verbose
         self.spm_infill = spm_infill
         self.last_seed: int | None = None
-        self.cache: state.BaseLlamaCache | None = None
+        self.cache: states.BaseLlamaCache | None = None
         self._load_params = load
         self._turn = Turn()
         began = time.perf_counter()
@@ -507,7 +507,9 @@ class Llama:
         context = self._context
         if len(request.prompt) >= context.n_ctx:
             raise too_long(len(request.prompt), context.n_ctx)
-        cached = None if self.cache is None else state.Cached(self.cache, self._identity, self._defaults.seed)
+        cached = (
+            None if self.cache is None else states.Cached(self.cache, self._identity, self._defaults.seed)
+        )
         run = Run(request, context, self._tokenizer, cached)
         return stream_of(run, self._turn, shape) if stream else whole_of(run, self._turn, shape)
 
@@ -542,18 +544,18 @@ class Llama:
 
     # States
 
-    def save_state(self) -> state.LlamaState:
+    def save_state(self) -> states.LlamaState:
         """What is held now: tokens, keys and values, logits, seed. It can be pickled, or written as bytes."""
         with self._turn.lock(), self._turn:
-            return state.save(self._context, self._identity, self._defaults.seed)
+            return states.save(self._context, self._identity, self._defaults.seed)
 
-    def load_state(self, state_: state.LlamaState) -> None:
+    def load_state(self, state: states.LlamaState) -> None:
         """Go on from a state. Error: ParameterError for one of another model or n_ctx, or no state at all."""
         with self._turn.lock(), self._turn:
-            state.load(self._context, self._identity, state_)
-        self.set_seed(state_.seed)
+            states.load(self._context, self._identity, state)
+        self.set_seed(state.seed)
 
-    def set_cache(self, cache: state.BaseLlamaCache | None) -> None:
+    def set_cache(self, cache: states.BaseLlamaCache | None) -> None:
         """Keep the states of finished requests in `cache`, and begin later ones from them. It changes no
         answer. Without one (None) only what the latest request left is reused.
         """

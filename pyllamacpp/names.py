@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from .errors import ParameterError
 from .generation import Logits, LogitsProcessor, StoppingCriterion, Tokens
-from .state import BaseLlamaCache, LlamaRAMCache, LlamaState
+from .states import BaseLlamaCache, LlamaRAMCache, LlamaState
 
 __all__ = ["BaseLlamaCache", "LlamaCache", "LlamaRAMCache", "LlamaState"]
 

@@ -24,7 +24,7 @@ from .generation import (
 
 if TYPE_CHECKING:
     from .params import SamplingParams
-    from .state import Cached
+    from .states import Cached
     from .text.tokenizer import Tokenizer
 
 
