@@ -1,6 +1,6 @@
 """The native core. Every error is a class of `pyllamacpp.errors`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any, Literal, TypedDict, final
 
@@ -102,6 +102,7 @@ class Session:
         self, tokens: _Int32, logits: Literal["none", "last", "all"] = "last"
     ) -> _Float32: ...  # (0 | 1 | n, n_vocab)
     def embed(self, tokens: _Int32) -> _Float32: ...  # (n, n_embd), after the output norm
+    def trace(self, tokens: _Int32, tap: Callable[[str, _Float32], object]) -> None: ...
     def truncate(self, n_tokens: int) -> None: ...  # keeps the first n_tokens
     def kv_bytes_of(self, n_tokens: int) -> int: ...  # that save() gives for so many
     def save(self) -> npt.NDArray[np.uint8]: ...  # the pages in use: (kv_bytes,)

@@ -29,7 +29,8 @@ _ANSWER = "Subtracted for tokens of the answer alone."
 _SEED = "None: the object's own; -1: a random one. The same seed gives the same answer on every machine."
 _STOP = "The text ends before the string that is complete first, wherever tokens are cut."
 _LOGPROBS = (
-    "Needs no logits_all. Log-softmax of the model's logits, before bias, penalties and temperature; "
+    "Needs no logits_all. Log-softmax of the logits before bias, penalties and temperature, after a "
+    "logits_processor; tokens that one bans are not reported; "
     "parts of characters are told as `bytes:\\xe2\\x80`."
 )
 

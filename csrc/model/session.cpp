@@ -69,19 +69,19 @@ void Session::check(std::span<const int32_t> tokens) const {
   }
 }
 
-void Session::eval(std::span<const int32_t> tokens, Output output, Rows which, float* result) {
+void Session::eval(std::span<const int32_t> tokens, Output output, Rows which, float* result, const Tap* tap) {
   const std::lock_guard own(in_use_);
   check(tokens);
   const int before = sequence_.n_tokens();
   try {
-    run(tokens, output, which, result);
+    run(tokens, output, which, result, tap);
   } catch (...) {
     sequence_.truncate(before);
     throw;
   }
 }
 
-void Session::run(std::span<const int32_t> tokens, Output output, Rows which, float* result) {
+void Session::run(std::span<const int32_t> tokens, Output output, Rows which, float* result, const Tap* tap) {
   const Hparams& p = model_->hparams();
   const int64_t width = output == Output::hidden ? p.n_embd : p.n_vocab;
   std::vector<int32_t> positions, output_rows;
@@ -103,7 +103,7 @@ void Session::run(std::span<const int32_t> tokens, Output output, Rows which, fl
     const auto n_rows = int64_t(output_rows.size());
     model_->file().check_size();  // embeddings may be read from the file, in place
     const std::lock_guard turn(model_->turn());
-    forward(*model_, buffers_, {tokens.first(size_t(n)), positions, rows, output_rows, n_ctx_}, output,
+    forward(*model_, buffers_, {tokens.first(size_t(n)), positions, rows, output_rows, n_ctx_, tap}, output,
             {result, n_rows, width, width});
     sequence_.extend(n);
     result += n_rows * width;

@@ -25,8 +25,8 @@ class Session {
 
   // Runs the tokens at the next positions. result: (n_rows(which, n), n_vocab or n_embd), written row by row.
   // Errors: bad_value (an id outside the vocabulary, no tokens), context_overflow, out_of_memory, io
-  // (the file was cut short); the sequence is as before then.
-  void eval(std::span<const int32_t> tokens, Output output, Rows which, float* result);
+  // (the file was cut short), what tap throws; the sequence is as before then.
+  void eval(std::span<const int32_t> tokens, Output output, Rows which, float* result, const Tap* tap = nullptr);
   static int64_t n_rows(Rows which, int64_t n) { return which == Rows::none ? 0 : which == Rows::last ? 1 : n; }
 
   void truncate(int n_tokens);  // keeps the first n_tokens
@@ -39,7 +39,7 @@ class Session {
   void restore(int n_tokens, std::span<const uint8_t> pages);
 
  private:
-  void run(std::span<const int32_t> tokens, Output output, Rows which, float* result);
+  void run(std::span<const int32_t> tokens, Output output, Rows which, float* result, const Tap* tap);
   void check(std::span<const int32_t> tokens) const;
 
   mutable ForkMutex in_use_;

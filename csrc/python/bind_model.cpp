@@ -48,7 +48,8 @@ py::array_t<float> new_rows(int64_t n_rows, int64_t width) {
               "Ask for the last row alone, or evaluate fewer tokens at a time.");
 }
 
-py::array_t<float> run(Session& session, const Tokens& tokens, Output output, Session::Rows which) {
+py::array_t<float> run(Session& session, const Tokens& tokens, Output output, Session::Rows which,
+                       const Tap* tap = nullptr) {
   if (tokens.ndim() != 1) throw Error(ErrorKind::bad_value, "tokens must be a one-dimensional int32 array");
   const auto n = int64_t(tokens.size());
   if (n > session.n_ctx()) {  // before the result is allocated
@@ -62,7 +63,7 @@ py::array_t<float> run(Session& session, const Tokens& tokens, Output output, Se
   float* data = out.mutable_data();
   {
     const Unlocked unlocked;
-    session.eval(ids, output, which, data);
+    session.eval(ids, output, which, data, tap);
   }
   return out;
 }
@@ -92,6 +93,18 @@ void restore(Session& session, int n_tokens, const py::array_t<uint8_t, py::arra
   const std::span<const uint8_t> bytes(pages.data(), size_t(pages.size()));
   const Unlocked unlocked;
   session.restore(n_tokens, bytes);
+}
+
+// eval() of all logits, showing tap(name, values (n, cols) float32) every intermediate; "name.layer" inside a layer.
+void trace(Session& session, const Tokens& tokens, const py::function& tap) {
+  const Tap show = [&](std::string_view name, int layer, Mat values) {
+    const py::gil_scoped_acquire held;
+    py::array_t<float> copy({values.rows, values.cols});
+    for (int64_t i = 0; i < values.rows; i++)
+      std::copy_n(values.row(i), values.cols, copy.mutable_data() + i * values.cols);
+    tap(layer < 0 ? std::string(name) : std::string(name) + "." + std::to_string(layer), copy);
+  };
+  run(session, tokens, Output::logits, Session::Rows::all, &show);
 }
 
 py::dict plan_context(const GgufFile& gguf, std::optional<int> n_ctx, bool weights_loaded) {
@@ -160,6 +173,7 @@ void bind_model(py::module_& m) {
       .def("kv_bytes_of", &Session::kv_bytes_of, py::arg("n_tokens"))
       .def("save", &save)
       .def("restore", &restore, py::arg("n_tokens"), py::arg("pages"))
+      .def("trace", &trace, py::arg("tokens"), py::arg("tap"))
       .def("truncate", unlocked(&Session::truncate), py::arg("n_tokens"));
 
   m.def("plan_context", &plan_context, py::arg("file"), py::arg("n_ctx") = py::none(), py::kw_only(),
