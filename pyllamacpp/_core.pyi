@@ -104,8 +104,10 @@ class Session:
     def embed(self, tokens: _Int32) -> _Float32: ...  # (n, n_embd), after the output norm
     def trace(self, tokens: _Int32, tap: Callable[[str, _Float32], object]) -> None: ...
     def truncate(self, n_tokens: int) -> None: ...  # keeps the first n_tokens
-    def kv_bytes_of(self, n_tokens: int) -> int: ...  # that save() gives for so many
     def save(self) -> npt.NDArray[np.uint8]: ...  # the pages in use: (kv_bytes,)
+    def check_saved(
+        self, n_tokens: int, pages: npt.NDArray[np.uint8]
+    ) -> None: ...  # raises as restore() would
     def restore(self, n_tokens: int, pages: npt.NDArray[np.uint8]) -> None: ...
 
 class MemoryPlan(TypedDict):

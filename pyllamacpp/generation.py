@@ -180,7 +180,10 @@ class Context:
         return _read_only(self._rows[n if self._keep_all else 0])
 
     def restore(self, tokens: Tokens, rows: Logits, pages: npt.NDArray[np.uint8]) -> None:
-        """Hold tokens (n) whose pages are given; rows (n or 1, n_vocab) are the logits they came with."""
+        """Hold tokens (n) whose pages are given; rows (n or 1, n_vocab) are the logits they came with.
+
+        Nothing is held in between, nor after an error.
+        """
         self.truncate(0)
         n = len(tokens)
         self._tokens[:n] = tokens

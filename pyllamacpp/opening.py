@@ -26,7 +26,6 @@ _YARN = {  # parameter -> metadata key below the architecture's name
     "yarn_beta_slow": "rope.scaling.yarn_beta_slow",
     "yarn_orig_ctx": "rope.scaling.original_context_length",
 }
-_READ_IN_PYTHON = ("tokenizer.", "general.")  # prefixes of metadata keys
 _SAMPLES = 16  # pieces of a file that tell models apart
 _SAMPLE_BYTES = 4096
 
@@ -112,7 +111,7 @@ def open_model(path: str, load: LoadParams, *, vocab_only: bool) -> Opened:
     overrides = _overrides(file, load)
     if overrides:
         file = _core.GgufFile(path, overrides=overrides)
-    metadata = file.metadata
+    metadata = _Watched(file.metadata)
     weights: Future[_core.Model] | None = None
     n_ctx = None
     with ThreadPoolExecutor(1) as beside:  # weights are read and repacked while the tokenizer is built
@@ -122,9 +121,9 @@ def open_model(path: str, load: LoadParams, *, vocab_only: bool) -> Opened:
         tokenizer = Tokenizer.from_metadata(metadata, pre=load.pre)
         chat = choose_format(metadata, tokenizer, name=load.chat_format, template=load.chat_template)
     model = None if weights is None else weights.result()
-    if model is not None:
-        _refuse_unread(file)
     pooling_type = metadata.get(f"{metadata.get('general.architecture')}.pooling_type", 0)
+    if model is not None:
+        _refuse_unread(set(file.unasked_overrides) - metadata.asked)
     return Opened(_scalars(metadata), pooling_type, tokenizer, chat, model, n_ctx, _identity(file, overrides))
 
 
@@ -191,11 +190,22 @@ def _no_effect(name: str, value: float, kind: object) -> ParameterError:
     )
 
 
-def _refuse_unread(file: _core.GgufFile) -> None:
-    """A key that nothing reads is a slip of the pen, not a wish to ignore."""
-    arch = file.metadata.get("general.architecture")
-    for key in file.unasked_overrides:
-        if not key.startswith(_READ_IN_PYTHON) and key != f"{arch}.pooling_type":
+class _Watched(dict[str, Any]):
+    """Metadata that notes the keys it is asked for."""
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        super().__init__(metadata)
+        self.asked: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().get(key, default)
+
+
+def _refuse_unread(keys: set[str]) -> None:
+    """keys: of overrides, not in the file and not asked for: slips of the pen, not wishes to ignore."""
+    for key in sorted(keys):
+        if not key.startswith("general."):  # said about the model, not to the engine
             raise ParameterError(
                 f"kv_overrides: nothing reads {key!r}, and the file does not have it",
                 "Check the spelling; pyllamacpp info MODEL lists the file's keys.",

@@ -129,10 +129,9 @@ def load(context: Context, model: str, state: LlamaState) -> None:
             f"Open the model with n_ctx={state.n_ctx}.",
         )
     token_ids(state.input_ids, context.n_vocab)
-    n = state.n_tokens
-    whole = n <= context.n_ctx and state.pages.nbytes == context.session.kv_bytes_of(n)
-    if not whole or state.scores.shape[1] != context.n_vocab:
+    if state.scores.shape[1] != context.n_vocab or not np.isfinite(state.scores).all():
         raise _damaged("damaged")
+    context.session.check_saved(state.n_tokens, state.pages)
     context.restore(state.input_ids, state.scores, state.pages)
 
 
@@ -204,6 +203,8 @@ class Cached:
         try:
             state = self.cache[prompt.tolist()]
         except KeyError:
+            return
+        if state.model != self.model or state.n_ctx != context.n_ctx:  # the cache serves others too
             return
         held = context.tokens[: context.n_tokens]
         if common_prefix(state.input_ids, prompt) > common_prefix(held, prompt):

@@ -80,6 +80,20 @@ def test_a_vector_is_its_texts_alone(path: Path, pooling: int) -> None:
             assert llm.embed(texts) == alone
 
 
+def test_levels_and_threads_change_nothing(path: Path) -> None:
+    ids = ((np.arange(200) * 37 + 11) % 290).astype(np.int32)
+    file = _core.GgufFile(path)
+
+    def rows(level: str, n_threads: int) -> np.ndarray:
+        return _core.Session(_core.Model(file, isa=level, n_threads=n_threads), 200).embed(ids)
+
+    fused = [level for level in _core.levels() if level != "baseline"]
+    wanted = rows(fused[0], 1) if fused else None
+    for level in fused:
+        for n_threads in (1, 3):
+            assert np.array_equal(rows(level, n_threads), wanted)
+
+
 def test_normalize(path: Path, llm: Llama) -> None:
     plain, unit = np.array(llm.embed(TEXT)), np.array(llm.embed(TEXT, normalize=True))
     assert abs((unit * unit).sum() - 1) < 1e-6

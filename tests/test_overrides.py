@@ -89,6 +89,9 @@ def test_tokenizer_and_template(path: Path) -> None:
         assert llm.tokenize(b"hello")[0] == llm.token_bos()
         assert llm.chat_template is not None
         assert llm.chat_template.render([{"role": "user", "content": "x"}]) == "x!"
+    for key in ("add_eos_token", "pre", "eot_token_id", "fim_pre_token_id"):
+        value: Any = {"pre": "gpt-2"}.get(key, 5 if key.endswith("_id") else True)
+        Llama(path, kv_overrides={f"tokenizer.ggml.{key}": value}, verbose=False).close()
     with Llama(path, kv_overrides={"llama.pooling_type": 1, "general.name": "ü"}, verbose=False) as llm:
         assert llm.pooling_type() == 1 and llm.metadata["general.name"] == "ü"
 
@@ -97,6 +100,7 @@ def test_tokenizer_and_template(path: Path) -> None:
     ("given", "message"),
     [
         ({"kv_overrides": {"llama.rope.freq_bse": 1.0}}, "nothing reads 'llama.rope.freq_bse'"),
+        ({"kv_overrides": {"tokenizer.ggml.ad_bos_token": True}}, "nothing reads 'tokenizer.ggml.ad_bos"),
         ({"kv_overrides": {"llama.block_count": "two"}}, "has type uint32 in the file, not string"),
         ({"kv_overrides": {"llama.block_count": 2.0}}, "has type uint32 in the file, not float64"),
         ({"kv_overrides": {"tokenizer.ggml.add_bos_token": 1}}, "has type bool in the file"),

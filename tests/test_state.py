@@ -157,8 +157,11 @@ def test_a_state_made_by_hand(llm: Llama) -> None:
 
     refused(llm, changed(input_ids=np.array([1, 2, 10**6], np.int32)), "outside the vocabulary")
     refused(llm, changed(scores=good.scores[:, :5]), "damaged")
-    refused(llm, changed(input_ids=np.arange(100, dtype=np.int32)), "damaged")
-    refused(llm, changed(pages=good.pages[:-1]), "damaged")
+    refused(llm, changed(input_ids=np.arange(100, dtype=np.int32)), "bytes are not the keys")
+    refused(llm, changed(pages=good.pages[:-1]), "bytes are not the keys")
+    refused(llm, changed(input_ids=np.zeros(600, np.int32), pages=np.tile(good.pages, 10)), "do not fit")
+    refused(llm, changed(scores=good.scores * np.float32("nan")), "damaged")
+    refused(llm, changed(pages=np.full_like(good.pages, 0xFF)), "not all numbers")
 
 
 # Caches
@@ -197,6 +200,19 @@ def test_cache_keeps_to_its_capacity(llm: Llama) -> None:
     assert list(cache.cache_state) == [(4,) * 65]
     with pytest.raises(KeyError):
         cache[[200]]
+
+
+def test_cache_of_several_models(path: Path, llm: Llama, tmp_path: Path) -> None:
+    cache = LlamaRAMCache()
+    other_path = tiny.write(tmp_path / "w.gguf", "gemma3", "Q4_0", n_ctx=512, seed=1)
+    with Llama(other_path, seed=1, verbose=False) as other:
+        want = [text(llm, PROMPT), text(other, PROMPT)]
+        for model in (llm, other):
+            model.set_cache(cache)
+        for _ in range(3):
+            for model in (llm, other):
+                model.reset()
+            assert [text(llm, PROMPT), text(other, PROMPT)] == want
 
 
 def test_cache_of_ones_own(llm: Llama) -> None:

@@ -48,10 +48,6 @@ size_t Session::kv_bytes() const {
   return sequence_.bytes();
 }
 
-size_t Session::kv_bytes_of(int n_tokens) const {
-  return size_t(n_tokens + kPageTokens - 1) / kPageTokens * pool_.page_bytes();
-}
-
 void Session::check(std::span<const int32_t> tokens) const {
   const int n_vocab = model_->hparams().n_vocab;
   if (tokens.empty()) throw Error(ErrorKind::bad_value, "no tokens to evaluate", "Give at least one token.");
@@ -127,13 +123,20 @@ void Session::save(std::span<uint8_t> pages) const {
   for (size_t at = 0; at < pages.size(); at += page) std::memcpy(&pages[at], sequence_.pages()[at / page], page);
 }
 
-void Session::restore(int n_tokens, std::span<const uint8_t> pages) {
-  const std::lock_guard own(in_use_);
-  require_size(pages.size(), kv_bytes_of(n_tokens), n_tokens);
+void Session::check_saved(int n_tokens, std::span<const uint8_t> pages) const {
+  const size_t n_pages = size_t(std::max(0, n_tokens) + kPageTokens - 1) / kPageTokens;
+  require_size(pages.size(), n_pages * pool_.page_bytes(), n_tokens);
   if (n_tokens > n_ctx_) {
     throw Error(ErrorKind::context_overflow,
                 std::to_string(n_tokens) + " tokens do not fit the context of " + std::to_string(n_ctx_));
   }
+  if (!model_->backend().kv_is_finite(pages))  // masked values count zero times, and zero times NaN is NaN
+    throw Error(ErrorKind::bad_value, "these keys and values are not all numbers");
+}
+
+void Session::restore(int n_tokens, std::span<const uint8_t> pages) {
+  check_saved(n_tokens, pages);
+  const std::lock_guard own(in_use_);
   const int before = sequence_.n_tokens();
   try {
     sequence_.reserve(n_tokens);

@@ -21,7 +21,6 @@ class Session {
   int n_ctx() const { return n_ctx_; }
   int n_tokens() const;
   size_t kv_bytes() const;
-  size_t kv_bytes_of(int n_tokens) const;  // that save() gives for so many
 
   // Runs the tokens at the next positions. result: (n_rows(which, n), n_vocab or n_embd), written row by row.
   // Errors: bad_value (an id outside the vocabulary, no tokens), context_overflow, out_of_memory, io
@@ -34,8 +33,10 @@ class Session {
   // Copies the pages in use, kv_bytes() of them (bad_value where `pages` is of another size). Whole pages: what the
   // last one holds beyond the tokens held is no matter.
   void save(std::span<uint8_t> pages) const;
-  // Holds n_tokens again whose pages save() has copied. Errors: bad_value (another number of bytes),
-  // context_overflow, out_of_memory; the sequence is as before then.
+  // Whether restore() will take them. Errors: bad_value (another number of bytes, no numbers), context_overflow.
+  void check_saved(int n_tokens, std::span<const uint8_t> pages) const;
+  // Holds n_tokens again whose pages save() has copied. Errors: as check_saved, and out_of_memory; the sequence is as
+  // before then.
   void restore(int n_tokens, std::span<const uint8_t> pages);
 
  private:

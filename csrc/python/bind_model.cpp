@@ -89,10 +89,14 @@ py::array_t<uint8_t> save(const Session& session) {
   return pages;
 }
 
-void restore(Session& session, int n_tokens, const py::array_t<uint8_t, py::array::c_style>& pages) {
-  const std::span<const uint8_t> bytes(pages.data(), size_t(pages.size()));
-  const Unlocked unlocked;
-  session.restore(n_tokens, bytes);
+// A method that takes what save() returned.
+template <class Method>
+auto saved(Method method) {
+  return [method](Session& session, int n_tokens, const py::array_t<uint8_t, py::array::c_style>& pages) {
+    const std::span<const uint8_t> bytes(pages.data(), size_t(pages.size()));
+    const Unlocked unlocked;
+    (session.*method)(n_tokens, bytes);
+  };
 }
 
 // eval() of all logits, showing tap(name, values (n, cols) float32) every intermediate; "name.layer" inside a layer.
@@ -170,9 +174,9 @@ void bind_model(py::module_& m) {
       .def_property_readonly("kv_bytes", unlocked(&Session::kv_bytes))
       .def("eval", &eval, py::arg("tokens"), py::arg("logits") = "last")
       .def("embed", &embed, py::arg("tokens"))
-      .def("kv_bytes_of", &Session::kv_bytes_of, py::arg("n_tokens"))
       .def("save", &save)
-      .def("restore", &restore, py::arg("n_tokens"), py::arg("pages"))
+      .def("check_saved", saved(&Session::check_saved), py::arg("n_tokens"), py::arg("pages"))
+      .def("restore", saved(&Session::restore), py::arg("n_tokens"), py::arg("pages"))
       .def("trace", &trace, py::arg("tokens"), py::arg("tap"))
       .def("truncate", unlocked(&Session::truncate), py::arg("n_tokens"));
 
