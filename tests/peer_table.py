@@ -44,7 +44,7 @@ DIFFERENCES: dict[tuple[str, str | None], str] = {
     ("__init__", "seed"): "None or -1: a random one each time (`last_seed` tells it). 4294967295 is a seed.",
     ("__init__", "logits_all"): "Only for `scores`: log-probabilities do not need it.",
     ("__init__", "kv_overrides"): "An error for a value of another type and for a key that nothing reads.",
-    ("__init__", "pooling_type"): "4 (rank) is an error.",
+    ("__init__", "pooling_type"): "4 (rank) is an error. Without it and the file's word: a vector a token.",
     ("__init__", "rope_scaling_type"): "3 (longrope) is for files with its factors.",
     ("__init__", "rope_freq_base"): "Sliding-window layers with a base of their own keep it.",
     ("__init__", "rope_freq_scale"): "Linear where the file has no scaling. " + _NO_EFFECT,
