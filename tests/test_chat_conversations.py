@@ -188,7 +188,7 @@ ODDER: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "thoughts at the end": (thinking("reasoning_content")[:2], {"add_generation_prompt": False}),
     "two calls": (
         [USER, {"role": "assistant", "content": "", "tool_calls": TWO_CALLS},
-         *({"role": "tool", "tool_call_id": c["id"], "name": "get_weather", "content": "{}"} for c in TWO_CALLS)],
+         *({"role": "tool", "tool_call_id": c["id"], "name": "f", "content": "{}"} for c in TWO_CALLS)],
         {"tools": TOOLS},
     ),
     "calls without tools": (round_trip(ARGUMENTS, "x"), {}),
@@ -200,8 +200,8 @@ ODDER: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "names": ([{**m, "name": "Al"} for m in said("user", "assistant", "user")], {}),
     "blanks": ([{"role": "user", "content": " \t<b>&amp;'\"\\n\u2028\n "}], {}),
     **{" ".join(roles): (said(*roles), {}) for roles in [
-        ("system", "system", "user"), ("user", "assistant", "system"), ("developer", "user"), ("user", "user"),
-        ("assistant", "user"), ("user", "assistant"), ("user", "tool"), ("user", "critic", "user"),
+        ("system", "system", "user"), ("user", "assistant", "system"), ("developer", "user"),
+        ("user", "user"), ("assistant", "user"), ("user", "assistant"), ("user", "tool"), ("user", "critic", "user"),
     ]},
 }  # fmt: skip
 

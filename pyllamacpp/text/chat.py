@@ -117,9 +117,9 @@ class ChatTemplate:
     ) -> str:
         """The prompt as text.
 
-        messages: OpenAI's shape; a list of text parts is joined, content None counts as "", thoughts under
-        any of their names (`reasoning_content`, `thinking`, `reasoning`) are found under the others, tool-call
-        arguments are handed to the template as an object that prints as JSON, whether given as one or as text
+        messages: OpenAI's shape; a list of text parts is joined, content None counts as "", thoughts are
+        found under all of their names (`reasoning_content`, `thinking`, `reasoning`), tool-call arguments are
+        handed to the template as an object that prints as JSON, whether given as one or as text
         tools: OpenAI's shape; when None undefined in the template, or none if it asks for that
         kwargs: further variables of the template (`enable_thinking`, ...)
 
@@ -391,7 +391,7 @@ def _broken_arguments(messages: list[Any]) -> str | None:
         for call in calls if isinstance(calls, list) else ():
             function = call.get("function", call) if isinstance(call, dict) else None
             if isinstance(function, dict) and isinstance(function.get("arguments"), str):
-                return f"The arguments of a call in messages[{i}] are no JSON object: repair or drop the call."
+                return f"The arguments of a call in messages[{i}] are no JSON object: mend or drop it."
     return None
 
 

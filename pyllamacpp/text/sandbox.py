@@ -139,7 +139,7 @@ def _compared(expr: nodes.Expr) -> nodes.Expr:
 
 
 class _Generation(Extension):
-    """`{% generation %} ... {% endgeneration %}` marks answers for training; here it is a scope of its own."""
+    """`{% generation %} ... {% endgeneration %}` marks answers for training; here a scope of its own."""
 
     tags = {"generation"}  # noqa: RUF012 - declared so by Jinja2
 
