@@ -201,7 +201,8 @@ ODDER: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
     "blanks": ([{"role": "user", "content": " \t<b>&amp;'\"\\n\u2028\n "}], {}),
     **{" ".join(roles): (said(*roles), {}) for roles in [
         ("system", "system", "user"), ("user", "assistant", "system"), ("developer", "user"),
-        ("user", "user"), ("assistant", "user"), ("user", "assistant"), ("user", "tool"), ("user", "critic", "user"),
+        ("user", "user"), ("assistant", "user"), ("user", "assistant"), ("user", "tool"),
+        ("user", "critic", "user"),
     ]},
 }  # fmt: skip
 
