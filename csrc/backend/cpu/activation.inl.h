@@ -67,13 +67,7 @@ SIMD_INLINE float round_block(const float* x, int8_t* q) {
 
 // sums[i] = the sum of q[4i .. 4i+3] of 64 codes
 SIMD_INLINE void sums_of_4(const int8_t* q, int32_t* sums) {
-  for (int i = 0; i < 64; i += 4 * kLanes) {
-#if SIMD_DP
-    storei(sums + i / 4, dp(set32(0), set8(1), load(q + i)));
-#else
-    storei(sums + i / 4, madd16(set32(0), madd8(set8(1), load(q + i)), set16(1)));
-#endif
-  }
+  for (int i = 0; i < 64; i += 4 * kLanes) storei(sums + i / 4, sums_of_bytes(load(q + i)));
 }
 
 SIMD_INLINE void fill(const float* x, Act32& a) {

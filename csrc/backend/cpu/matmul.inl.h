@@ -48,13 +48,19 @@ SIMD_INLINE I zero_start(const Act32& x) {
   return shr<ZERO == 128 ? -4 : ZERO == 16 ? -1 : 0>(set32(x.minus8sum));
 }
 
+// Few tokens: one pass over the panel; many: one for each part of its rows whose sums fit the registers.
+constexpr int at_once(int sums) {
+  int n = kHalves;
+  while (n > 1 && n * sums > kTileSums) n /= 2;
+  return n;
+}
+
 // One panel times T tokens. act: the tile, block by block, T tokens each; y[t * ldy + row].
 template <Format f, int T>
 void tile_32(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy) {
   using W = Weights<f>;
   static constexpr PanelLayout L = panel_layout(f);
-  constexpr int kAtOnce =
-      T * kHalves <= 8 ? kHalves : 1;  // few tokens: one pass over the panel; many: sums in registers
+  constexpr int kAtOnce = at_once(T);
   for (int h0 = 0; h0 < kHalves; h0 += kAtOnce) {
     const uint8_t *head = nullptr, *p = panel;
     const Act32* x = reinterpret_cast<const Act32*>(act);
@@ -70,7 +76,7 @@ void tile_32(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, s
         W::codes(rows, w);
         const F d = W::scale(rows, head + (h0 + h) * kLanes * L.odd_bytes);
         for (int t = 0; t < T; t++) {
-          const I s = dot<W::bits>(zero_start<W::zero>(x[t]), w, x[t].q);
+          const I s = dot32<W::bits>(zero_start<W::zero>(x[t]), w, x[t].q);
           acc[h][t] = fma(to_float(s), mul(d, setf(x[t].d)), acc[h][t]);
         }
         if constexpr (W::has_min) {
@@ -152,7 +158,7 @@ void tile_256(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, 
 template <Format f, int T>
 void tile_float(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy) {
   using W = Weights<f>;
-  constexpr int kAtOnce = T * kHalves <= 4 ? kHalves : 1;
+  constexpr int kAtOnce = at_once(2 * T);
   for (int h0 = 0; h0 < kHalves; h0 += kAtOnce) {
     const uint8_t* p = panel + h0 * W::stride / kHalves;
     const float* x = reinterpret_cast<const float*>(act);
