@@ -49,11 +49,6 @@ SIMD_INLINE I scale_form(I s) { return s; }
 // What a product starts from to take off a zero point of 32, given the sum of its 16 activations.
 SIMD_INLINE int32_t start_form(int32_t sum16) { return -32 * sum16; }
 
-// scale * (start + product of 32 weights)
-template <int BITS>
-SIMD_INLINE I scaled_dot(I start, const I* w, const int8_t* x, I scale) {
-  return mul(dot32<BITS>(start, w, x), scale);
-}
 // scale a * (start a + product of the first 16 weights) + the same for the others
 template <int BITS>
 SIMD_INLINE I scaled_dots(const int32_t* start, const I* w, const int8_t* x, I scale_a, I scale_b) {

@@ -68,5 +68,39 @@ SIMD_INLINE I dot32(I start, const I* w, const int8_t* x) {
 
 #endif
 
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+
+// Two tokens at once: an instruction multiplies 2 rows x 8 k with 8 k x 2 tokens, twice the products of vdotq. Zipped,
+// two lines of weights are such blocks as they are; codes of two tokens are stored that way (place_codes).
+#define SIMD_PAIRS 1
+class Blocks {
+ public:
+  __attribute__((always_inline)) explicit Blocks(const I* w) {
+    for (int i = 0; i < 8; i += 2) {
+      m_[i] = vzip1q_s32(w[i], w[i + 1]);
+      m_[i + 1] = vzip2q_s32(w[i], w[i + 1]);
+    }
+  }
+  // sums[t] = products of both tokens; x0, x1: their places. HALVES: of k 0..15 (1), of k 16..31 (2), of both (3)
+  template <int HALVES>
+  __attribute__((always_inline)) void dots(const int8_t* x0, const int8_t* x1, I (&sums)[2]) const {
+    I a = set32(0), b = set32(0);
+    if constexpr (HALVES & 1) add_half(m_, x0, x1, a, b);
+    if constexpr (HALVES & 2) add_half(m_ + 4, x0 + 16, x1 + 16, a, b);
+    sums[0] = vuzp1q_s32(a, b);
+    sums[1] = vuzp2q_s32(a, b);
+  }
+
+ private:
+  static __attribute__((always_inline)) void add_half(const I* m, const int8_t* x0, const int8_t* x1, I& a, I& b) {
+    const int8x16_t v0 = vld1q_s8(x0), v1 = vld1q_s8(x1);
+    a = vmmlaq_s32(a, s8(m[0]), v0), b = vmmlaq_s32(b, s8(m[1]), v0);
+    a = vmmlaq_s32(a, s8(m[2]), v1), b = vmmlaq_s32(b, s8(m[3]), v1);
+  }
+  I m_[8];
+};
+
+#endif
+
 }  // namespace
 }  // namespace pllm::cpu
