@@ -1,5 +1,6 @@
 """The native core. Every error is a class of `pyllamacpp.errors`."""
 
+from collections.abc import Callable
 from os import PathLike
 from typing import Any, Literal, TypedDict, final
 
@@ -91,6 +92,7 @@ class Session:
     def eval(
         self, tokens: _Int32, logits: Literal["none", "last", "all"] = "last"
     ) -> _Float32: ...  # (0 | 1 | n, n_vocab)
+    def trace(self, tokens: _Int32, tap: Callable[[str, _Float32], object]) -> None: ...
     def truncate(self, n_tokens: int) -> None: ...  # keeps the first n_tokens
 
 class MemoryPlan(TypedDict):

@@ -1,12 +1,17 @@
 // The forward pass: embed, layers, output, through Backend alone.
 #pragma once
+#include <functional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "model/model.h"
 #include "tensor/mat.h"
 
 namespace pllm {
+
+// Told of each named intermediate, in the order they are computed: (n, cols), valid during the call. layer -1: of none.
+using Tap = std::function<void(std::string_view name, int layer, Mat values)>;
 
 // One step's work: rows of one or several sequences, each at consecutive positions.
 struct Batch {
@@ -15,6 +20,7 @@ struct Batch {
   std::span<const SequenceRows> sequences;  // cover the n rows
   std::span<const int32_t> logit_rows;      // rows whose logits are wanted, ascending
   int n_ctx;                                // what the sequences may grow to: decides longrope's frequencies
+  const Tap* tap = nullptr;
 };
 
 // Rows spread over experts. A slot is one (token, expert): n * n_expert_used of them, those of an expert side by side.

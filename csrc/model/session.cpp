@@ -58,19 +58,19 @@ void Session::check(std::span<const int32_t> tokens) const {
   }
 }
 
-void Session::eval(std::span<const int32_t> tokens, Logits which, float* logits) {
+void Session::eval(std::span<const int32_t> tokens, Logits which, float* logits, const Tap* tap) {
   const std::lock_guard own(in_use_);
   check(tokens);
   const int before = sequence_.n_tokens();
   try {
-    run(tokens, which, logits);
+    run(tokens, which, logits, tap);
   } catch (...) {
     sequence_.truncate(before);
     throw;
   }
 }
 
-void Session::run(std::span<const int32_t> tokens, Logits which, float* logits) {
+void Session::run(std::span<const int32_t> tokens, Logits which, float* logits, const Tap* tap) {
   const int64_t n_vocab = model_->hparams().n_vocab;
   std::vector<int32_t> positions, logit_rows;
   while (!tokens.empty()) {
@@ -91,7 +91,7 @@ void Session::run(std::span<const int32_t> tokens, Logits which, float* logits) 
     const auto n_rows = int64_t(logit_rows.size());
     model_->file().check_size();  // embeddings may be read from the file, in place
     const std::lock_guard turn(model_->turn());
-    forward(*model_, buffers_, {tokens.first(size_t(n)), positions, rows, logit_rows, n_ctx_},
+    forward(*model_, buffers_, {tokens.first(size_t(n)), positions, rows, logit_rows, n_ctx_, tap},
             {logits, n_rows, n_vocab, n_vocab});
     sequence_.extend(n);
     logits += n_rows * n_vocab;

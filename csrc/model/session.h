@@ -24,8 +24,8 @@ class Session {
 
   // Runs the tokens at the next positions. logits: (n_logit_rows(which, n), n_vocab), written row by row.
   // Errors: bad_value (an id outside the vocabulary, no tokens), context_overflow, out_of_memory, io
-  // (the file was cut short); the sequence is as before then.
-  void eval(std::span<const int32_t> tokens, Logits which, float* logits);
+  // (the file was cut short), what tap throws; the sequence is as before then.
+  void eval(std::span<const int32_t> tokens, Logits which, float* logits, const Tap* tap = nullptr);
   static int64_t n_logit_rows(Logits which, int64_t n) {
     return which == Logits::none ? 0 : which == Logits::last ? 1 : n;
   }
@@ -33,7 +33,7 @@ class Session {
   void truncate(int n_tokens);  // keeps the first n_tokens
 
  private:
-  void run(std::span<const int32_t> tokens, Logits which, float* logits);
+  void run(std::span<const int32_t> tokens, Logits which, float* logits, const Tap* tap);
   void check(std::span<const int32_t> tokens) const;
 
   mutable ForkMutex in_use_;

@@ -48,7 +48,7 @@ py::array_t<float> new_logits(int64_t n_rows, int64_t n_vocab) {
               "Ask for the last row alone, or evaluate fewer tokens at a time.");
 }
 
-py::array_t<float> eval(Session& session, const Tokens& tokens, const std::string& logits) {
+py::array_t<float> eval(Session& session, const Tokens& tokens, const std::string& logits, const Tap* tap = nullptr) {
   const Session::Logits which = which_logits(logits);
   if (tokens.ndim() != 1) throw Error(ErrorKind::bad_value, "tokens must be a one-dimensional int32 array");
   const auto n = int64_t(tokens.size());
@@ -62,9 +62,21 @@ py::array_t<float> eval(Session& session, const Tokens& tokens, const std::strin
   float* data = out.mutable_data();
   {
     const Unlocked unlocked;
-    session.eval(ids, which, data);
+    session.eval(ids, which, data, tap);
   }
   return out;
+}
+
+// eval() of all logits, showing tap(name, values (n, cols) float32) every intermediate; "name.layer" inside a layer.
+void trace(Session& session, const Tokens& tokens, const py::function& tap) {
+  const Tap show = [&](std::string_view name, int layer, Mat values) {
+    const py::gil_scoped_acquire held;
+    py::array_t<float> copy({values.rows, values.cols});
+    for (int64_t i = 0; i < values.rows; i++)
+      std::copy_n(values.row(i), values.cols, copy.mutable_data() + i * values.cols);
+    tap(layer < 0 ? std::string(name) : std::string(name) + "." + std::to_string(layer), copy);
+  };
+  eval(session, tokens, "all", &show);
 }
 
 py::dict plan_context(const GgufFile& gguf, std::optional<int> n_ctx, bool weights_loaded) {
@@ -128,7 +140,10 @@ void bind_model(py::module_& m) {
       .def_property_readonly("n_ctx", &Session::n_ctx)
       .def_property_readonly("n_tokens", unlocked(&Session::n_tokens))
       .def_property_readonly("kv_bytes", unlocked(&Session::kv_bytes))
-      .def("eval", &eval, py::arg("tokens"), py::arg("logits") = "last")
+      .def(
+          "eval", [](Session& s, const Tokens& tokens, const std::string& logits) { return eval(s, tokens, logits); },
+          py::arg("tokens"), py::arg("logits") = "last")
+      .def("trace", &trace, py::arg("tokens"), py::arg("tap"))
       .def("truncate", unlocked(&Session::truncate), py::arg("n_tokens"));
 
   m.def("plan_context", &plan_context, py::arg("file"), py::arg("n_ctx") = py::none(), py::kw_only(),
