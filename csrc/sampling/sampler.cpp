@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/error.h"
-#include "sampling/exp_log.h"
+#include "base/exp_log.h"
 #include "sampling/random.h"
 
 namespace pllm {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "sampling/exp_log.h"
+#include "base/exp_log.h"
 #include "sampling/passes.h"
 
 namespace pllm {
