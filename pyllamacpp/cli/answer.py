@@ -4,39 +4,53 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..params import SamplingParams, specs
 from .options import NOT_FOR_A_TERMINAL
 
 if TYPE_CHECKING:
     from .. import Llama
-
-# A model must not drive the terminal: control characters but newline and tab are shown as pictures.
-_PICTURES = {
-    **{c: 0x2400 + c for c in range(0x20) if chr(c) not in "\n\t"},
-    0x7F: 0x2421,
-    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
-}
+    from .conversation import Message
+    from .screen import Screen
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was printed and why it ended: "stop", "length" or "interrupted"."""
+    """What was said and why it ended: "stop", "length" or "interrupted". speed: in words."""
 
     text: str
+    reasoning: str
     finish_reason: str
+    speed: str
+
+
+class Splitter(Protocol):
+    """Tells thoughts from the answer: pieces of (is it a thought, text)."""
+
+    def feed(self, text: str) -> list[tuple[bool, str]]: ...
+    def finish(self) -> list[tuple[bool, str]]: ...
+
+
+class _NoThoughts:
+    """All of it is the answer."""
+
+    def feed(self, text: str) -> list[tuple[bool, str]]:
+        return [(False, text)]
+
+    def finish(self) -> list[tuple[bool, str]]:
+        return []
 
 
 def chat_chunks(
-    llm: Llama, messages: list[dict[str, str]], params: SamplingParams
+    llm: Llama, messages: list[Message], params: SamplingParams, template: dict[str, Any] | None = None
 ) -> Iterator[dict[str, Any]]:
-    return iter(llm.create_chat_completion(messages, stream=True, **_arguments(params)))
+    more = {"chat_template_kwargs": template} if template else {}
+    return iter(llm.create_chat_completion(messages, stream=True, **more, **_arguments(params)))
 
 
 def completion_chunks(llm: Llama, prompt: str, params: SamplingParams) -> Iterator[dict[str, Any]]:
@@ -47,37 +61,39 @@ def _arguments(params: SamplingParams) -> dict[str, Any]:
     return {name: getattr(params, name) for name in specs(SamplingParams) if name not in NOT_FOR_A_TERMINAL}
 
 
-def print_answer(llm: Llama, chunks: Iterator[dict[str, Any]], *, verbose: bool) -> Answer:
-    """Print an answer as it comes and end it with a newline. The first Ctrl-C ends it between two tokens.
+def print_answer(
+    llm: Llama, chunks: Iterator[dict[str, Any]], screen: Screen, splitter: Splitter | None = None
+) -> Answer:
+    """Show an answer as it comes. The first Ctrl-C ends it between two tokens."""
+    split = splitter or _NoThoughts()
+    said: dict[bool, list[str]] = {False: [], True: []}
 
-    On a terminal control characters are made visible; a pipe or file gets the text as it is.
-    """
-    terminal = sys.stdout.isatty()
-    parts: list[str] = []
+    def show(pieces: list[tuple[bool, str]]) -> None:
+        for thought, text in pieces:
+            said[thought].append(text)
+            screen.write(text, reasoning=thought)
+
     reason = "stop"
     clock = _Clock(llm)
     with _interrupts() as interrupts:
-        for chunk in chunks:
-            choice = chunk["choices"][0]
-            text = choice.get("text") or choice.get("delta", {}).get("content") or ""
-            if text:
-                clock.tick()
-                interrupts.gentle = True
-                parts.append(text)
-                sys.stdout.write(text.translate(_PICTURES) if terminal else text)
-                sys.stdout.flush()
-            reason = choice["finish_reason"] or reason
-            if interrupts.wanted:
-                reason = "interrupted"
-                break
-        if hasattr(chunks, "close"):
-            chunks.close()
-    answer = "".join(parts)
-    if not answer.endswith("\n"):
-        print(flush=True)
-    if verbose:
-        print(clock.report(), file=sys.stderr)
-    return Answer(answer, reason)
+        try:
+            for chunk in chunks:
+                choice = chunk["choices"][0]
+                text = choice.get("text") or choice.get("delta", {}).get("content") or ""
+                if text:
+                    clock.tick()
+                    interrupts.gentle = True
+                    show(split.feed(text))
+                reason = choice["finish_reason"] or reason
+                if interrupts.wanted:
+                    reason = "interrupted"
+                    break
+            if hasattr(chunks, "close"):
+                chunks.close()
+            show(split.finish())
+        finally:
+            screen.finish()
+    return Answer("".join(said[False]), "".join(said[True]), reason, clock.report())
 
 
 class _Interrupts:
@@ -107,7 +123,7 @@ def _interrupts() -> Iterator[_Interrupts]:
 
 
 class _Clock:
-    """Times of an answer, for -v."""
+    """Tokens and times of an answer."""
 
     def __init__(self, llm: Llama) -> None:
         self._llm = llm
@@ -120,6 +136,18 @@ class _Clock:
             self._first, self._first_n = self._last, self._last_n
 
     def report(self) -> str:
+        """Tokens read and written, a second; how much of the context they fill."""
+        usage: dict[str, Any] | None = self._llm.last_usage
+        if usage is None or not self._first_n:
+            return "no tokens"
+        cached = usage["prompt_tokens_details"]["cached_tokens"]
+        read, seconds = usage["prompt_tokens"] - cached, self._first - self._start
+        parts = [f"{read} tokens read{f' ({cached} kept)' if cached else ''} in {seconds:.2f} s"]
+        if read and seconds:
+            parts[0] += f", {read / seconds:.0f}/s"
         n, seconds = self._last_n - self._first_n, self._last - self._first
-        speed = f", then {n} tokens at {n / seconds:.1f} tokens/s" if n and seconds else ""
-        return f"first token after {self._first - self._start:.2f} s{speed}; seed {self._llm.last_seed}"
+        speed = f", {n / seconds:.1f}/s" if n and seconds else ""
+        parts.append(f"{usage['completion_tokens']} written{speed}")
+        parts.append(f"context {usage['total_tokens']} of {self._llm.n_ctx()}")
+        parts.append(f"seed {self._llm.last_seed}")
+        return " · ".join(parts)

@@ -46,6 +46,15 @@ def run(
         typer.Option("--chat-template", metavar="FILE", rich_help_panel=_LOADING,
                      help="A Jinja file to use instead of the model's own template."),
     ] = None,
+    reasoning: Annotated[
+        str | None,
+        typer.Option(metavar="HOW", help="Thoughts: show (dimmed), hide, or raw, as the model writes them.",
+                     show_default="show on a terminal, else hide"),
+    ] = None,
+    plain: Annotated[bool, typer.Option("--plain", help="Do not render Markdown in a chat.")] = False,
+    no_history: Annotated[
+        bool, typer.Option("--no-history", help="Do not remember what was asked for the next chat.")
+    ] = False,
     verbose: Verbose = False,
     **sampling: Any,
 ) -> None:  # fmt: skip
@@ -56,6 +65,8 @@ def run(
     """
     defaults = {"max_tokens": None} if raw else CHAT_DEFAULTS
     params = SamplingParams(**{**defaults, **{k: v for k, v in sampling.items() if v is not None}})
+    if reasoning not in (None, "show", "hide", "raw"):
+        raise ParameterError(f"--reasoning is show, hide or raw, not {reasoning!r}")
     template = None if chat_template is None else _read_template(chat_template)
     load = LoadParams(n_ctx=n_ctx, n_threads=n_threads, pre=pre, chat_template=template)
     if raw and system is not None:
@@ -69,10 +80,13 @@ def run(
             )
         if text is None:
             from .chat import Chat
+            from .settings import Settings
 
-            Chat(llm, params, system=system, raw=raw, verbose=verbose).loop()
+            settings = Settings(params, reasoning=reasoning or "show", markdown="off" if plain else "on")
+            Chat(llm, settings, system=system, raw=raw, keep_history=not no_history).loop()
         else:
-            _answer_once(llm, text, params, system=system, raw=raw, verbose=verbose)
+            shown = reasoning or ("show" if sys.stdout.isatty() else "hide")
+            _answer_once(llm, text, params, system=system, raw=raw, reasoning=shown, verbose=verbose)
 
 
 def _one_model(argument: str | None, option: str | None) -> str:
@@ -130,16 +144,26 @@ def _open(model: str, load: LoadParams, verbose: bool) -> Llama:
 
 
 def _answer_once(
-    llm: Llama, text: str, params: SamplingParams, *, system: str | None, raw: bool, verbose: bool
+    llm: Llama,
+    text: str,
+    params: SamplingParams,
+    *,
+    system: str | None,
+    raw: bool,
+    reasoning: str,
+    verbose: bool,
 ) -> None:
     from .answer import chat_chunks, completion_chunks, print_answer
+    from .screen import Screen
 
     if raw:
         chunks = completion_chunks(llm, text, params)
     else:
         messages = [{"role": "system", "content": system}] if system is not None else []
         chunks = chat_chunks(llm, [*messages, {"role": "user", "content": text}], params)
-    answer = print_answer(llm, chunks, verbose=verbose)
+    answer = print_answer(llm, chunks, Screen(thoughts=reasoning != "hide", markdown=False))
+    if verbose:
+        print(answer.speed, file=sys.stderr)
     if answer.finish_reason == "length" and params.max_tokens is None:
         print("stopped: the context is full", file=sys.stderr)
     if answer.finish_reason == "interrupted":
