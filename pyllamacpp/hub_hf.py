@@ -107,6 +107,11 @@ class Repository:
     offline: bool
     progress: bool | None
 
+    @property
+    def where(self) -> str:
+        """Its name in messages."""
+        return f"hf:{self.repo_id}" + ("" if self.revision == "main" else f" at revision {self.revision!r}")
+
     def choose(self, pattern: str | None) -> list[str]:
         """The files of the model meant by an exact name (no listing is asked for), a glob or None."""
         if pattern is not None and not is_glob(pattern):
@@ -136,14 +141,30 @@ class Repository:
             return HfApi().list_repo_files(self.repo_id, revision=self.revision, token=self.token)
 
     def cached(self, file: str) -> Path | None:
+        """The file where it has been fetched. A folder of the user's is asked which commit it has from there,
+        unless any will do.
+        """
         folder = self.local_dir or self._snapshot()
         path = folder / file if folder is not None else None
-        return path if path is not None and path.is_file() else None
+        if path is None or not path.is_file():
+            return None
+        return path if self.local_dir is None or self.revision in ("main", self._noted(file)) else None
+
+    def _noted(self, file: str) -> str | None:
+        """The commit that huggingface_hub has noted beside a file it put into local_dir."""
+        assert self.local_dir is not None
+        note = self.local_dir / ".cache" / "huggingface" / "download" / f"{file}.metadata"
+        try:
+            return note.read_text().partition("\n")[0].strip()
+        except (OSError, UnicodeDecodeError):
+            return None
 
     def fetch(self, file: str) -> Path:
         """The file on this machine."""
         if (path := self.cached(file)) is not None:
             return path
+        if self.offline:
+            raise not_fetched(f"{self.where}: {file}")
         with _readable_errors(self, file):
             import inspect
 
@@ -156,7 +177,7 @@ class Repository:
                 bar["tqdm_class"] = _bar_class(file.rsplit("/", 1)[-1], self.progress)
             path = hf_hub_download(
                 self.repo_id, file, revision=self.revision, token=self.token, cache_dir=self.cache_dir,
-                local_dir=self.local_dir, local_files_only=self.offline, **bar,
+                local_dir=self.local_dir, **bar,
             )  # fmt: skip
             return Path(path)
 
@@ -208,7 +229,7 @@ def _readable_errors(repo: Repository, file: str | None) -> Iterator[None]:
     except Exception as error:
         from huggingface_hub import errors
 
-        where = f"hf:{repo.repo_id}" + ("" if repo.revision == "main" else f" at revision {repo.revision!r}")
+        where = repo.where
         if isinstance(error, errors.GatedRepoError):
             raise ModelNotFoundError(
                 f"{where} asks to accept its terms first",
@@ -227,8 +248,6 @@ def _readable_errors(repo: Repository, file: str | None) -> Iterator[None]:
             names = [f for f in repo.files() if f.lower().endswith(".gguf")]
             hint = f"It has: {', '.join(names)}." if names else "It has no .gguf files."
             raise ModelNotFoundError(f"no file {file!r} in {where}", hint) from error
-        if repo.offline:
-            raise not_fetched(f"{where}: {file}") from error
         # The HTTP client (which one depends on the version) lets some of its own errors through.
         client = type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "requests")
         if client or isinstance(error, (OSError, errors.HfHubHTTPError)):

@@ -128,15 +128,22 @@ void layer(const Step& s, const Layer& l, int il) {
   s.note("layer_out", il, s.x);
 }
 
-// logits of the wanted rows only
-void output(const Step& s, Mat logits) {
+// out (output rows, n_embd)
+void hidden(const Step& s, Mat out) {
+  const Hparams& p = s.model.hparams();
+  const Weights& w = s.model.weights();
+  Backend& be = s.model.backend();
+  be.copy_rows(out, s.x, s.batch.output_rows);
+  be.norm(out, out, s.model.arch().norm, w.output_norm.get(), w.output_norm_bias.get(), p.norm_eps);
+  s.note("output_norm", -1, out);
+}
+
+void project(const Step& s, Mat logits) {
   const Hparams& p = s.model.hparams();
   const Weights& w = s.model.weights();
   Backend& be = s.model.backend();
   const Mat out = s.buffers.out.mat(logits.rows, p.n_embd);
-  be.copy_rows(out, s.x, s.batch.logit_rows);
-  be.norm(out, out, s.model.arch().norm, w.output_norm.get(), w.output_norm_bias.get(), p.norm_eps);
-  s.note("output_norm", -1, out);
+  hidden(s, out);
   be.matmul_fine(out, {&w.head(), nullptr, logits});
   if (p.logit_scale != 1) be.scale(logits, p.logit_scale);
   if (p.logit_softcap) be.softcap(logits, p.logit_softcap);
@@ -145,11 +152,16 @@ void output(const Step& s, Mat logits) {
 
 }  // namespace
 
-void forward(const Model& model, Buffers& buffers, const Batch& batch, Mat logits) {
+void forward(const Model& model, Buffers& buffers, const Batch& batch, Output output, Mat result) {
   const Step s = prepare(model, buffers, batch);
   embed(s);
   for (int il = 0; il < model.hparams().n_layer; il++) layer(s, model.weights().layers[size_t(il)], il);
-  if (logits.rows > 0) output(s, logits);
+  if (result.rows == 0) return;
+  if (output == Output::hidden) {
+    hidden(s, result);
+  } else {
+    project(s, result);
+  }
 }
 
 }  // namespace pllm
