@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,10 +26,14 @@ class FakeLlama:
     last_seed = 7
     n_tokens = 0
     model_path = "m.gguf"
-    last_usage: dict[str, Any] = {  # noqa: RUF012
-        "prompt_tokens": 15, "completion_tokens": 4, "total_tokens": 19,
-        "prompt_tokens_details": {"cached_tokens": 3},
-    }  # fmt: skip
+    last_run = SimpleNamespace(
+        usage={
+            "prompt_tokens": 15,
+            "completion_tokens": 4,
+            "total_tokens": 19,
+            "prompt_tokens_details": {"cached_tokens": 3},
+        }
+    )
 
     def __init__(self, path: object, **arguments: Any) -> None:
         self.made.append({"path": str(path), **arguments})

@@ -49,8 +49,10 @@ class _NoThoughts:
 def chat_chunks(
     llm: Llama, messages: list[Message], params: SamplingParams, template: dict[str, Any] | None = None
 ) -> Iterator[dict[str, Any]]:
-    more = {"chat_template_kwargs": template} if template else {}
-    return iter(llm.create_chat_completion(messages, stream=True, **more, **_arguments(params)))
+    chunks = llm.create_chat_completion(
+        messages, stream=True, chat_template_kwargs=template, **_arguments(params)
+    )
+    return iter(chunks)
 
 
 def completion_chunks(llm: Llama, prompt: str, params: SamplingParams) -> Iterator[dict[str, Any]]:
@@ -137,9 +139,10 @@ class _Clock:
 
     def report(self) -> str:
         """Tokens read and written, a second; how much of the context they fill."""
-        usage: dict[str, Any] | None = self._llm.last_usage
-        if usage is None or not self._first_n:
+        run = self._llm.last_run
+        if run is None or not self._first_n:
             return "no tokens"
+        usage = run.usage
         cached = usage["prompt_tokens_details"]["cached_tokens"]
         read, seconds = usage["prompt_tokens"] - cached, self._first - self._start
         parts = [f"{read} tokens read{f' ({cached} kept)' if cached else ''} in {seconds:.2f} s"]

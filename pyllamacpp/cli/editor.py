@@ -90,7 +90,7 @@ class _Commands(Completer):
             return
         command, space, argument = text.partition(" ")
         if not space:
-            choices, begun = [*self._commands], text
+            choices, begun = [name + " " * bool(what) for name, what in self._commands.items()], text
         elif self._commands.get(command) == "PATH":
             yield from self._paths.get_completions(Document(argument), event)
             return
