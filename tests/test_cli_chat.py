@@ -335,9 +335,7 @@ def test_in_a_terminal(command: Any, model: str, tmp_path: Path) -> None:
     again.wait_for(PROMPT)
     again.type("\x1b[A\x1b[A")  # history of the other process: the command, then the message
     again.wait_for("pasted")
-    again.type("\x04\x03\x03")
-    again.wait_for("again")
-    again.type("\x03")
+    again.type("\x03\x03\x03")
     assert again.close() == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,10 @@ class Chat:
 
     def loop(self) -> None:
         """Read messages and answer them until the user leaves."""
+        with contextlib.suppress(KeyboardInterrupt):  # a second one that came before the prompt was there
+            self._loop()
+
+    def _loop(self) -> None:
         _tell("/help for help, Ctrl-D to leave")
         interrupted = False
         while True:
