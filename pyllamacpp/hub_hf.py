@@ -141,23 +141,22 @@ class Repository:
             return HfApi().list_repo_files(self.repo_id, revision=self.revision, token=self.token)
 
     def cached(self, file: str) -> Path | None:
-        """The file where it has been fetched. A folder of the user's is asked which commit it has from there,
-        unless any will do.
-        """
+        """The file where it has been fetched. In a folder of the user's it may be of another revision."""
         folder = self.local_dir or self._snapshot()
         path = folder / file if folder is not None else None
         if path is None or not path.is_file():
             return None
-        return path if self.local_dir is None or self.revision in ("main", self._noted(file)) else None
+        if self.local_dir is None:
+            return path
+        commit, asked_for = (_first_line_of(note) for note in self._notes(self.local_dir, file))
+        return path if self.revision in (commit, asked_for or "main") else None
 
-    def _noted(self, file: str) -> str | None:
-        """The commit that huggingface_hub has noted beside a file it put into local_dir."""
-        assert self.local_dir is not None
-        note = self.local_dir / ".cache" / "huggingface" / "download" / f"{file}.metadata"
-        try:
-            return note.read_text().partition("\n")[0].strip()
-        except (OSError, UnicodeDecodeError):
-            return None
+    def _notes(self, folder: Path, file: str) -> tuple[Path, Path]:
+        """What is noted of a file in local_dir: its commit, by huggingface_hub, and the revision that was
+        asked for, by us, unless it was main.
+        """
+        notes = folder / ".cache" / "huggingface" / "download"
+        return notes / f"{file}.metadata", notes / f"{file}.revision"
 
     def fetch(self, file: str) -> Path:
         """The file on this machine."""
@@ -179,7 +178,13 @@ class Repository:
                 self.repo_id, file, revision=self.revision, token=self.token, cache_dir=self.cache_dir,
                 local_dir=self.local_dir, **bar,
             )  # fmt: skip
-            return Path(path)
+        if self.local_dir is not None:
+            _, note = self._notes(self.local_dir, file)
+            if self.revision == "main":
+                note.unlink(missing_ok=True)
+            else:
+                note.write_text(self.revision)
+        return Path(path)
 
     def _snapshot(self) -> Path | None:
         """The folder of this revision in the Hub's cache, found as the cache's layout is documented.
@@ -195,6 +200,13 @@ class Repository:
             commit = self.revision
         folder = repo / "snapshots" / commit
         return folder if folder.is_dir() else None
+
+
+def _first_line_of(path: Path) -> str | None:
+    try:
+        return path.read_text().partition("\n")[0].strip()
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _bar_class(title: str, progress: bool | None) -> type[Any]:

@@ -51,14 +51,14 @@ def completion_prompt(
                 "Write prompts of tokens with the model's own fill-in-the-middle tokens, without suffix.",
             )
         for text in (prompt, suffix):
-            refuse_beyond(tokenizer, text, n_ctx)
+            refuse_beyond(tokenizer, text, n_ctx, special=False)
         return token_ids(infill(tokenizer, prompt, suffix, suffix_first=spm_infill), tokenizer.n_vocab)
     if not isinstance(prompt, str):
         ids = token_ids(prompt, tokenizer.n_vocab)
         if not len(ids):
             raise ParameterError("the prompt is empty", "Give at least one token.")
         return ids
-    refuse_beyond(tokenizer, prompt, n_ctx)
+    refuse_beyond(tokenizer, prompt, n_ctx, special=True)
     tokens = tokenizer.with_bos(tokenizer.encode(prompt, special=True))
     if not tokens:
         if tokenizer.bos_id is None:

@@ -44,7 +44,7 @@ DIFFERENCES: dict[tuple[str, str | None], str] = {
     ("__init__", "seed"): "None or -1: a random one each time (`last_seed` tells it). 4294967295 is a seed.",
     ("__init__", "logits_all"): "Only for `scores`: log-probabilities do not need it.",
     ("__init__", "kv_overrides"): "An error for a value of another type and for a key that nothing reads.",
-    ("__init__", "pooling_type"): "4 (rank) is an error.",
+    ("__init__", "pooling_type"): "4 (rank) is an error. Without it and the file's word: a vector a token.",
     ("__init__", "rope_scaling_type"): "3 (longrope) is for files with its factors.",
     ("__init__", "rope_freq_base"): "Sliding-window layers with a base of their own keep it.",
     ("__init__", "rope_freq_scale"): "Linear where the file has no scaling. " + _NO_EFFECT,
@@ -63,6 +63,8 @@ DIFFERENCES: dict[tuple[str, str | None], str] = {
     ("create_completion", None): "From logprobs on by keyword.",
     ("sample", None): "From temp on by keyword. Counter-based randomness: the same seed draws the same token "
     "at the same position.",
+    ("sample", "frequency_penalty"): "Subtracted for all tokens held.",
+    ("sample", "presence_penalty"): "Subtracted for all tokens held.",
     ("generate", None): "From temp on by keyword. Ends when the context is full. The turn is kept until "
     "it is closed.",
     ("embed", None): "Needs no embedding=True; lists of tokens too. Tokens held stay as they are. "
@@ -180,7 +182,7 @@ def row(name: str, *cells: str) -> str:
 
 def method_lines() -> list[str]:
     lines = ["", "## Methods", "", "Parameters are listed below."]
-    lines += table("method", "", "")
+    lines += table("method", "here", "")
     for method in PEER["methods"]:
         key = "create_completion" if method == "__call__" else method
         note = DIFFERENCES.get((key, None), "")
@@ -196,23 +198,23 @@ def parameter_lines() -> list[str]:
         for parameter in parameters:
             if method != "__init__":
                 seen.setdefault((parameter, *parameter_row(method, parameter)), []).append(method)
-    lines += ["", "## Parameters of `Llama(...)`", *table("parameter", "", "")]
+    lines += ["", "## Parameters of `Llama(...)`", *table("parameter", "here", "")]
     for parameter in PEER["methods"]["__init__"]:
         lines.append(row(parameter, *parameter_row("__init__", parameter)))
-    lines += ["", "## Parameters of methods", *table("parameter", "of", "", "")]
+    lines += ["", "## Parameters of methods", *table("parameter", "of", "here", "")]
     for (parameter, status, note), methods in sorted(seen.items()):
         lines.append(row(parameter, ", ".join(methods), status, note))
     return lines
 
 
 def other_lines() -> list[str]:
-    lines = ["", "## Attributes", *table("attribute", "", "")]
+    lines = ["", "## Attributes", *table("attribute", "here", "")]
     for name in PEER["attributes"]:
         if name in compat.ATTRIBUTES:
             lines.append(row(name, REFUSED, f"An AttributeError: {compat.ATTRIBUTES[name]}."))
         else:
             lines.append(row(name, DIFFERENT if name in ATTRIBUTES else SAME, ATTRIBUTES.get(name, "")))
-    lines += ["", "## Names to import", *table("name", "", "")]
+    lines += ["", "## Names to import", *table("name", "here", "")]
     refused = {cls.__name__: cls for cls in names.REFUSED}
     for name in PEER["classes"]:
         if name in refused:
@@ -243,7 +245,7 @@ def format_lines() -> list[str]:
         "`chat_format=` takes these names; `jinja` and `chat_template.default`, the file's own template; "
         "`chat_template.NAME`, one of the file's others. A role that a format does not know is an error. "
         "Strings that end a turn end the answer.",
-        *table("name", "", ""),
+        *table("name", "here", ""),
     ]
     for name in PEER["chat_formats"]:
         if name not in CHAT_FORMATS:

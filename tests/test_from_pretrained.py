@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import tiny
-from fake_hub import FakeHub
+from fake_hub import COMMIT, FakeHub
 from test_hub import server as server  # the fixture
 
 from pyllamacpp import Llama, hub
@@ -63,9 +63,17 @@ def test_revision_in_a_folder_of_ones_own(
     assert opened(local_dir=here) == "0"
     assert opened(local_dir=str(here), revision="v2") == "1"  # not the file that lies there already
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert opened(local_dir=here, revision=OTHER) == opened(local_dir=here) == "1"
-    with pytest.raises(ModelNotFoundError, match="v2"):  # what it means today cannot be known
-        opened(local_dir=here, revision="v2")
+    assert opened(local_dir=here, revision=OTHER) == opened(local_dir=here, revision="v2") == "1"
+    for other in (None, "v3", COMMIT):
+        with pytest.raises(ModelNotFoundError, match="not here"):
+            opened(local_dir=here, revision=other)
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    assert opened(local_dir=here) == "0"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert opened(local_dir=here) == opened(local_dir=here, revision=COMMIT) == "0"
+    (tmp_path / "copied").mkdir()  # a file that nobody noted anything of is what the user says
+    (tmp_path / "copied" / FILE).write_bytes(models[1])
+    assert opened(local_dir=tmp_path / "copied") == "1"
 
 
 def test_cache_dir_and_additional_files(server: FakeHub, models: list[bytes], tmp_path: Path) -> None:

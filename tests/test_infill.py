@@ -12,6 +12,7 @@ import tiny
 
 from pyllamacpp import Llama
 from pyllamacpp.errors import ContextOverflowError, ParameterError
+from pyllamacpp.text.chat import ChatTemplate
 from pyllamacpp.text.extent import refuse_beyond
 from pyllamacpp.text.tokenizer import Tokenizer
 from pyllamacpp.text.vocabulary import CONTROL, NORMAL
@@ -166,6 +167,17 @@ def test_no_text_that_fits_is_refused() -> None:
     known = tokenizer(tiny.bpe_vocab())
     for text in ("the hello " * 40_000, "a" * 300_000, "well and of " * 30_000):
         n = len(known.encode(text, special=False))
-        refuse_beyond(known, text, n)
+        refuse_beyond(known, text, n, special=False)
         with pytest.raises(ContextOverflowError):
-            refuse_beyond(known, text, n // 25)
+            refuse_beyond(known, text, n // 25, special=False)
+        with pytest.raises(ContextOverflowError):
+            refuse_beyond(known, "", 10, special=False, before=11)
+    control = "<|endoftext|>" * 20_000  # ten times as many tokens where it is text
+    refuse_beyond(known, control, 20_000, special=True)
+    with pytest.raises(ContextOverflowError):
+        refuse_beyond(known, control, 20_000, special=False)
+    template = ChatTemplate("{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}")
+    messages = [{"role": "user", "content": "<"}] * 50_000  # marked, it would be four tokens
+    assert len(template.encode(known, messages, n_ctx=100_000)) == 100_000
+    with pytest.raises(ContextOverflowError, match=r"more than \d+ tokens"):
+        template.encode(known, messages, n_ctx=99_000)

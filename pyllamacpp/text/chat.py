@@ -154,14 +154,15 @@ class ChatTemplate:
         marked = {name: marker.mark(option) for name, option in options.items()}
         variables = {"add_generation_prompt": True, **marked, _MARKER: marker}
         text = self._run(marker.mark(prepared), variables)
-        if n_ctx is not None:
-            refuse_beyond(tokenizer, text, n_ctx)
         ids: list[int] = []
         for piece in tokenizer.split_special(marker.unescape(text)):
             if isinstance(piece, int):
                 ids.append(piece)
-            else:
-                ids += tokenizer.encode(marker.unmark(piece), special=False)
+                continue
+            plain = marker.unmark(piece)
+            if n_ctx is not None:
+                refuse_beyond(tokenizer, plain, n_ctx, special=False, before=len(ids))
+            ids += tokenizer.encode(plain, special=False)
         return tokenizer.with_bos(ids)
 
     def _controls(self, tokenizer: Tokenizer) -> _Controls:

@@ -10,18 +10,21 @@ _SEAM = 1024  # tokens that cutting a text once may add: more than the longest t
 _PER_TOKEN = 8  # characters; texts of fewer for each token of the context are tokenized at once
 
 
-def refuse_beyond(tokenizer: Tokenizer, text: str, n_ctx: int) -> None:
+def refuse_beyond(tokenizer: Tokenizer, text: str, n_ctx: int, *, special: bool, before: int = 0) -> None:
     """Tokenize pieces of a long text until it is sure to have more than n_ctx tokens.
+
+    special: as the text is going to be read. before: tokens that precede it.
 
     Error: ContextOverflowError. A text that passes may still be too long, by little.
     """
-    if len(text) <= max(_PIECE, _PER_TOKEN * n_ctx):
-        return
-    n_tokens = 0
-    for start in range(0, len(text), _PIECE):
-        n_tokens += len(tokenizer.encode(text[start : start + _PIECE], special=False)) - _SEAM
+    n_tokens = before
+    long = len(text) > max(_PIECE, _PER_TOKEN * n_ctx)
+    for start in range(0, len(text) if long else 0, _PIECE):
         if n_tokens > n_ctx:
-            raise too_long(f"more than {n_tokens}", n_ctx)
+            break
+        n_tokens += len(tokenizer.encode(text[start : start + _PIECE], special=special)) - _SEAM
+    if n_tokens > n_ctx:
+        raise too_long(f"more than {n_tokens}", n_ctx)
 
 
 def too_long(n_tokens: int | str, n_ctx: int) -> ContextOverflowError:
