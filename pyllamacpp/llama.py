@@ -31,8 +31,9 @@ from .prompts import completion_prompt, token_ids
 from .request import Request, Run, any_of, callables, tokens_of
 from .request import stream as stream_of
 from .request import whole as whole_of
-from .text.chat import ChatTemplate, missing_template
+from .text.chat import ChatTemplate, missing_template, template_variables
 from .text.extent import too_long
+from .text.reasoning import marker_bytes
 from .text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -495,10 +496,11 @@ class Llama:
             repeat_penalty=repeat_penalty, seed=seed,
             stop=chat.stops(stop), logprobs=(top_logprobs or 0) if logprobs else None, logit_bias=logit_bias,
         )  # fmt: skip
-        variables = chat_template_kwargs or {}
+        variables = template_variables(chat_template_kwargs)
         ids = self._ids(chat.template.encode(tokenizer, messages, n_ctx=context.n_ctx, **variables))
         processors = callables("logits_processor", logits_processor)
-        request = Request(ids, params, self._seed(params), processors=processors)
+        markers = marker_bytes(chat.template.source, tokenizer)
+        request = Request(ids, params, self._seed(params), processors=processors, spelled=markers)
         shape = ChatShape(tokenizer, model or self.model_path, scored=bool(logprobs))
         return self._serve(request, shape, stream=stream)
 

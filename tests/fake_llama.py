@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import pyllamacpp
+from pyllamacpp.text.chat import ChatTemplate
 
 
 class FakeLlama:
@@ -21,7 +22,7 @@ class FakeLlama:
     asked: list[tuple[str, Any, dict[str, Any]]] = []  # noqa: RUF012
     pieces: list[str] = []  # noqa: RUF012
     finish_reason = "stop"
-    chat_template: object | None = object()
+    chat_template: object | None = ChatTemplate("{{ messages }}")
     error: Exception | None = None
     last_seed = 7
     n_tokens = 0

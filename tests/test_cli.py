@@ -60,7 +60,7 @@ def test_prompt_is_answered_through_the_chat_template(fake: type[FakeLlama]) -> 
     assert kind == "chat"
     assert messages == [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "Hi"}]
     want = SamplingParams(max_tokens=None, temperature=0.2, seed=5)
-    assert arguments == {"stream": True, "chat_template_kwargs": None, **passed_on(want)}
+    assert arguments == {"stream": True, "chat_template_kwargs": {}, **passed_on(want)}
 
 
 def test_raw_completes_text_with_the_given_sampling(fake: type[FakeLlama]) -> None:

@@ -14,14 +14,17 @@ import pytest
 import tiny
 from fake_llama import FakeLlama, install
 from terminal import ENTERED, PROMPT, Terminal, programs
+from typer.testing import CliRunner
 
 from pyllamacpp import errors
-from pyllamacpp.cli import chat, editor
+from pyllamacpp.cli import app, chat, editor
+from pyllamacpp.cli import run as run_module
 from pyllamacpp.cli.attachments import read_text, with_files
 from pyllamacpp.cli.conversation import Conversation
 from pyllamacpp.cli.settings import PARAMETERS, SWITCHES, Settings
 from pyllamacpp.errors import ParameterError
 from pyllamacpp.params import SamplingParams
+from pyllamacpp.text.chat import ChatTemplate
 
 
 @pytest.fixture
@@ -292,6 +295,56 @@ def test_history_is_private_and_bounded(tmp_path: Path, monkeypatch: pytest.Monk
 def test_triple_quotes(text: str, still_open: bool, message: str) -> None:
     assert editor.is_open(text) is still_open
     assert editor.unquoted(text) == message
+
+
+THINKER = ChatTemplate("{{ messages | length }}{{ '</think>' if enable_thinking is false else '<think>' }}")
+
+
+def test_thoughts_are_told_apart(
+    fake: type[FakeLlama], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.chat_template = THINKER
+    fake.pieces = ["So", ".</thi", "nk>\n\nYe", "s."]
+    converse(fake, monkeypatch, "one", "/set reasoning hide", "two", "/set reasoning raw", "three")
+    shown = ["(thinking)\nSo.\n(answer)\nYes.\n", "Yes.\n", "So.</think>\n\nYes.\n"]
+    assert capsys.readouterr().out == "".join(shown)
+    thought = {"role": "assistant", "content": "Yes.", "reasoning_content": "So."}
+    assert [fake.asked[i][1][-2] for i in (1, 2)] == [thought, thought]
+    fake.pieces = ["Yes</think>."]
+    converse(fake, monkeypatch, "/set think off", "one")
+    assert capsys.readouterr().out == "Yes</think>.\n", "the prompt has opened no thoughts"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "out"),
+    [((), "Yes.\n"), (("--reasoning", "show"), "(thinking)\nSo.\n(answer)\nYes.\n"),
+     (("--reasoning", "raw"), "So.</think>Yes.\n")],
+)  # fmt: skip
+def test_thoughts_of_one_answer(
+    fake: type[FakeLlama], monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], out: str
+) -> None:
+    monkeypatch.setattr(run_module.select, "select", lambda *a: ([1], [], []))
+    fake.chat_template = THINKER
+    fake.pieces = ["So.</think>Yes."]
+    result = CliRunner().invoke(app, ["run", "m.gguf", "-p", "x", *arguments])
+    assert (result.exit_code, result.stdout) == (0, out)
+    assert CliRunner().invoke(app, ["run", "m.gguf", "-p", "x", "--reasoning", "no"]).exit_code == 2
+
+
+def test_a_strict_template_gets_its_conversation(
+    fake: type[FakeLlama], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask = fake.create_chat_completion
+
+    def strict(self: FakeLlama, messages: Any, **arguments: Any) -> Any:
+        if messages[0]["role"] == "system":
+            raise errors.ChatTemplateError("no system, please")
+        return ask(self, messages, **arguments)
+
+    monkeypatch.setattr(fake, "create_chat_completion", strict)
+    asked, _ = converse(fake, monkeypatch, "one", "two", system="S")
+    assert asked == [[user("S\n\none")], [user("S\n\none"), YES, user("two")]]
+    assert capsys.readouterr().err.count("the system message was put before the first question") == 2
 
 
 # ---- the real program in a terminal -----------------------------------------------------------------------

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..params import SamplingParams, specs
+from ..text.reasoning import splitter_for
+from ..text.repair import repaired
 from .options import NOT_FOR_A_TERMINAL
+from .screen import dimmed
 
 if TYPE_CHECKING:
     from .. import Llama
-    from .conversation import Message
+    from ..text.reasoning import Splitter
     from .screen import Screen
 
 
@@ -29,30 +33,35 @@ class Answer:
     speed: str
 
 
-class Splitter(Protocol):
-    """Tells thoughts from the answer: pieces of (is it a thought, text)."""
-
-    def feed(self, text: str) -> list[tuple[bool, str]]: ...
-    def finish(self) -> list[tuple[bool, str]]: ...
-
-
-class _NoThoughts:
-    """All of it is the answer."""
-
-    def feed(self, text: str) -> list[tuple[bool, str]]:
-        return [(False, text)]
-
-    def finish(self) -> list[tuple[bool, str]]:
-        return []
+Chunks = Iterator[dict[str, Any]]
 
 
 def chat_chunks(
-    llm: Llama, messages: list[Message], params: SamplingParams, template: dict[str, Any] | None = None
-) -> Iterator[dict[str, Any]]:
-    chunks = llm.create_chat_completion(
-        messages, stream=True, chat_template_kwargs=template, **_arguments(params)
-    )
-    return iter(chunks)
+    llm: Llama,
+    messages: Sequence[Mapping[str, Any]],
+    params: SamplingParams,
+    *,
+    reasoning: str,
+    variables: Mapping[str, Any] | None = None,
+) -> tuple[Chunks, Splitter | None]:
+    """The answer to a conversation and what tells its thoughts apart; None where nothing is to be told apart.
+
+    reasoning: "raw" leaves thoughts in the answer. variables: of the template.
+    A conversation that the template refuses is repaired if it can be, which is said on standard error.
+    """
+    variables = variables or {}
+
+    def ask(messages: Sequence[Mapping[str, Any]]) -> tuple[Chunks, Splitter | None]:
+        chunks = llm.create_chat_completion(
+            messages, stream=True, chat_template_kwargs=variables, **_arguments(params)
+        )
+        template = None if reasoning == "raw" else llm.chat_template
+        return iter(chunks), None if template is None else splitter_for(template, messages, variables)
+
+    asked, done = repaired(ask, messages)
+    if done:
+        print(dimmed(f"(for this model's template {' and '.join(done)})"), file=sys.stderr)
+    return asked
 
 
 def completion_chunks(llm: Llama, prompt: str, params: SamplingParams) -> Iterator[dict[str, Any]]:
@@ -67,7 +76,6 @@ def print_answer(
     llm: Llama, chunks: Iterator[dict[str, Any]], screen: Screen, splitter: Splitter | None = None
 ) -> Answer:
     """Show an answer as it comes. The first Ctrl-C ends it between two tokens."""
-    split = splitter or _NoThoughts()
     said: dict[bool, list[str]] = {False: [], True: []}
 
     def show(pieces: list[tuple[bool, str]]) -> None:
@@ -85,14 +93,14 @@ def print_answer(
                 if text:
                     clock.tick()
                     interrupts.gentle = True
-                    show(split.feed(text))
+                    show(splitter.feed(text) if splitter else [(False, text)])
                 reason = choice["finish_reason"] or reason
                 if interrupts.wanted:
                     reason = "interrupted"
                     break
             if hasattr(chunks, "close"):
                 chunks.close()
-            show(split.finish())
+            show(splitter.finish() if splitter else [])
         finally:
             screen.finish()
     return Answer("".join(said[False]), "".join(said[True]), reason, clock.report())

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ContextOverflowError, ParameterError, PyllamacppError
 from ..params import SamplingParams
-from .answer import Splitter, chat_chunks, completion_chunks, print_answer
+from .answer import chat_chunks, completion_chunks, print_answer
 from .attachments import read_text, with_files
 from .conversation import Conversation, Message
 from .guard import print_error
@@ -109,11 +111,16 @@ class Chat:
 
     def _answer(self, asked: list[Message]) -> bool:
         """Answer the last of the messages. False, and nothing is kept, if it was stopped before it began."""
-        template = {"auto": {}, "on": {"enable_thinking": True}, "off": {"enable_thinking": False}}
-        messages = self._conversation.with_system(asked)
+        think = {"auto": {}, "on": {"enable_thinking": True}, "off": {"enable_thinking": False}}
         try:
-            chunks = chat_chunks(self._llm, messages, self._params, template[self._settings["think"]])
-            answer = print_answer(self._llm, chunks, self._screen(), self._splitter(messages))
+            chunks, splitter = chat_chunks(
+                self._llm,
+                self._conversation.with_system(asked),
+                self._params,
+                reasoning=self._settings["reasoning"],
+                variables=think[self._settings["think"]],
+            )
+            answer = print_answer(self._llm, chunks, self._screen(), splitter)
         except KeyboardInterrupt:  # before the first token
             _tell("stopped")
             return False
@@ -127,9 +134,6 @@ class Chat:
             _tell(f"({length_note(self._params)})")
         self._finish(answer.speed)
         return True
-
-    def _splitter(self, messages: list[Message]) -> Splitter | None:
-        return None
 
     def _finish(self, speed: str) -> None:
         if self._settings["speed"] == "on":
@@ -148,9 +152,7 @@ class Chat:
     # Commands
 
     def help(self, argument: str) -> None:
-        width = max(len(f"{name} {command.argument}") for name, command in COMMANDS.items())
-        for name, command in COMMANDS.items():
-            print(f"{f'{name} {command.argument}':<{width}}  {command.help}", file=sys.stderr)
+        _tell_table([(f"{name} {command.argument}", command.help) for name, command in COMMANDS.items()])
         print(_KEYS, file=sys.stderr)
 
     def system(self, argument: str) -> None:
@@ -169,9 +171,7 @@ class Chat:
             rows = [row for row in rows if row[0].split(" ")[0] == name.replace("-", "_")]
             if not rows:
                 raise ParameterError(f"there is no {name} to set{nearest(name, [*SWITCHES, *PARAMETERS])}")
-        width = max(len(shown) for shown, _ in rows)
-        for shown, what in rows:
-            print(f"{shown:<{width}}  {dimmed(what)}", file=sys.stderr)
+        _tell_table(rows)
 
     def show(self, argument: str) -> None:
         llm, messages = self._llm, self._conversation.messages
@@ -184,8 +184,7 @@ class Chat:
             "messages": f"{len(messages)}" + (f", {len(self._files)} files attached" if self._files else ""),
             "sampling": ", ".join(self._settings.changed()) or "as usual",
         }
-        for name, value in rows.items():
-            print(f"{name:<9} {value}", file=sys.stderr)
+        _tell_table(list(rows.items()))
 
     def save(self, argument: str) -> None:
         path = self._path(argument)
@@ -272,6 +271,17 @@ def length_note(params: SamplingParams) -> str:
 
 def _tell(text: str) -> None:
     print(dimmed(text), file=sys.stderr)
+
+
+def _tell_table(rows: list[tuple[str, str]]) -> None:
+    """Two columns, the second folded to fit the terminal."""
+    left = max(len(name) for name, _ in rows) + 2
+    width = max(20, shutil.get_terminal_size().columns - left - 1)
+    for name, value in rows:
+        first, *more = textwrap.wrap(value, width) or [""]
+        print(f"{name:<{left}}{first}".rstrip(), file=sys.stderr)
+        for line in more:
+            print(" " * left + line, file=sys.stderr)
 
 
 def _prompt_session(keep_history: bool) -> PromptSession[str]:

@@ -157,11 +157,12 @@ def _answer_once(
     from .screen import Screen
 
     if raw:
-        chunks = completion_chunks(llm, text, params)
+        chunks, splitter = completion_chunks(llm, text, params), None
     else:
         messages = [{"role": "system", "content": system}] if system is not None else []
-        chunks = chat_chunks(llm, [*messages, {"role": "user", "content": text}], params)
-    answer = print_answer(llm, chunks, Screen(thoughts=reasoning != "hide", markdown=False))
+        asked = [*messages, {"role": "user", "content": text}]
+        chunks, splitter = chat_chunks(llm, asked, params, reasoning=reasoning)
+    answer = print_answer(llm, chunks, Screen(thoughts=reasoning != "hide", markdown=False), splitter)
     if verbose:
         print(answer.speed, file=sys.stderr)
     if answer.finish_reason == "length" and params.max_tokens is None:

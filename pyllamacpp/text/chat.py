@@ -31,6 +31,7 @@ _LONGEST_DATE = 200  # characters of a date's format
 _DEEPEST = 64  # levels of nesting in messages
 _WANTS_SHORT_IDS = re.compile(r"id\s*\|\s*length\s*!=\s*9\b")
 # Templates make control tokens of roles ("<|user|>"): of these and of those they name themselves.
+_TAKEN = frozenset(["messages", "tools", "tokenizer", "special_in_content", "n_ctx"])
 _ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 
 
@@ -40,6 +41,21 @@ def missing_template() -> ChatTemplateError:
         "the model file has no chat template",
         "Give one with `chat_template=` or `--chat-template FILE`, or complete plain text instead (`--raw`).",
     )
+
+
+def template_variables(given: Any) -> dict[str, Any]:
+    """A caller's variables for a template, by their names.
+
+    Errors: ParameterError for what is no mapping of names, and for a name that is taken.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise ParameterError(f"chat_template_kwargs must map names to values, not {given!r}")
+    for name in given:
+        if name in _TAKEN:
+            raise ParameterError(f"chat_template_kwargs: {name} is not the caller's to give")
+    return dict(given)
 
 
 class ChatTemplate:
