@@ -1,4 +1,4 @@
-"""The command line: `pyllamacpp run`, `pull`, `info`, `tokenize`, `doctor`.
+"""The command line: `pyllamacpp run`, `pull`, `list`, `rm`, `info`, `tokenize`, `doctor`.
 
 Answers go to standard output, everything else to standard error. Exit codes are those of `pyllamacpp.errors`;
 2 for wrong usage, 130 after Ctrl-C, 141 when the reader of the output has gone. Only what a command needs is
@@ -19,12 +19,13 @@ app = typer.Typer(
     help="Run GGUF language models on your own machine.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run.run)
 app.command()(models.pull)
+app.command("list")(models.list_models)
+app.command()(models.rm)
 app.command()(info.info)
 app.command()(models.tokenize)
 app.command()(doctor.doctor)
