@@ -22,6 +22,27 @@ _LOADING = "Loading"
 _WARMTH = f"{CHAT_DEFAULTS['temperature']}, with --raw {SamplingParams().temperature}"
 
 
+Reasoning = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW",
+        help="Thoughts: show (dimmed), hide, or raw, as the model writes them.",
+        show_default="show on a terminal, else hide",
+    ),
+]
+Plain = Annotated[bool, typer.Option("--plain", help="Do not render Markdown in a chat.")]
+NoHistory = Annotated[bool, typer.Option("--no-history", help="Do not remember messages for the next chat.")]
+Dump = Annotated[
+    Path | None,
+    typer.Option(
+        "--dump",
+        metavar="FOLDER",
+        rich_help_panel="Development",
+        help="Write what is computed of the prompt, step by step, as .npy files, and exit.",
+    ),
+]
+
+
 @sampling_options(
     before="n_ctx",
     defaults={
@@ -46,15 +67,10 @@ def run(
         typer.Option("--chat-template", metavar="FILE", rich_help_panel=_LOADING,
                      help="A Jinja file to use instead of the model's own template."),
     ] = None,
-    reasoning: Annotated[
-        str | None,
-        typer.Option(metavar="HOW", help="Thoughts: show (dimmed), hide, or raw, as the model writes them.",
-                     show_default="show on a terminal, else hide"),
-    ] = None,
-    plain: Annotated[bool, typer.Option("--plain", help="Do not render Markdown in a chat.")] = False,
-    no_history: Annotated[
-        bool, typer.Option("--no-history", help="Do not remember what was asked for the next chat.")
-    ] = False,
+    reasoning: Reasoning = None,
+    plain: Plain = False,
+    no_history: NoHistory = False,
+    dump: Dump = None,
     verbose: Verbose = False,
     **sampling: Any,
 ) -> None:  # fmt: skip
@@ -72,13 +88,17 @@ def run(
     if raw and system is not None:
         raise ParameterError("--system needs a chat: it has no place in --raw")
     text = _prompt_text(prompt)
+    if dump is not None and text is None:
+        raise ParameterError("--dump needs a prompt", "Give one with -p.")
     with _open(_one_model(model, model_m), load, verbose) as llm:
         if not raw and llm.chat_template is None:
             raise ChatTemplateError(
                 "this model has no chat template",
                 "Complete plain text with --raw, or give a template with --chat-template FILE.",
             )
-        if text is None:
+        if text is not None and dump is not None:
+            _dump(llm, text, dump, system=system, raw=raw)
+        elif text is None:
             from .chat import Chat
             from .settings import Settings
 
@@ -143,6 +163,23 @@ def _open(model: str, load: LoadParams, verbose: bool) -> Llama:
     )  # fmt: skip
 
 
+def _messages(text: str, system: str | None) -> list[dict[str, Any]]:
+    opening = [] if system is None else [{"role": "system", "content": system}]
+    return [*opening, {"role": "user", "content": text}]
+
+
+def _dump(llm: Llama, text: str, folder: Path, *, system: str | None, raw: bool) -> None:
+    from ..dump import write_prompt
+
+    tokenizer, template = llm.tokenizer(), llm.chat_template
+    if raw or template is None:
+        ids = tokenizer.with_bos(tokenizer.encode(text, special=True))
+    else:
+        ids = template.encode(tokenizer, _messages(text, system))
+    names = write_prompt(llm, ids, folder)
+    print(f"{len(names)} intermediates of {len(ids)} tokens in {folder}", file=sys.stderr)
+
+
 def _answer_once(
     llm: Llama,
     text: str,
@@ -159,9 +196,7 @@ def _answer_once(
     if raw:
         chunks, splitter = completion_chunks(llm, text, params), None
     else:
-        messages = [{"role": "system", "content": system}] if system is not None else []
-        asked = [*messages, {"role": "user", "content": text}]
-        chunks, splitter = chat_chunks(llm, asked, params, reasoning=reasoning)
+        chunks, splitter = chat_chunks(llm, _messages(text, system), params, reasoning=reasoning)
     answer = print_answer(llm, chunks, Screen(thoughts=reasoning != "hide", markdown=False), splitter)
     if verbose:
         print(answer.speed, file=sys.stderr)
