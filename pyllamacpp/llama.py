@@ -33,7 +33,6 @@ from .request import stream as stream_of
 from .request import whole as whole_of
 from .text.chat import ChatTemplate, missing_template, template_variables
 from .text.extent import too_long
-from .text.reasoning import marker_bytes
 from .text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -499,8 +498,9 @@ class Llama:
         variables = template_variables(chat_template_kwargs)
         ids = self._ids(chat.template.encode(tokenizer, messages, n_ctx=context.n_ctx, **variables))
         processors = callables("logits_processor", logits_processor)
-        markers = marker_bytes(chat.template.source, tokenizer)
-        request = Request(ids, params, self._seed(params), processors=processors, spelled=markers)
+        thoughts = chat.template.reasoning
+        spelled = thoughts.marker_bytes(tokenizer) if thoughts else {}
+        request = Request(ids, params, self._seed(params), processors=processors, spelled=spelled)
         shape = ChatShape(tokenizer, model or self.model_path, scored=bool(logprobs))
         return self._serve(request, shape, stream=stream)
 

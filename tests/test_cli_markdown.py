@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import pyte
 import pytest
@@ -110,3 +111,14 @@ def test_an_endless_block_is_drawn_by_its_end(monkeypatch: pytest.MonkeyPatch) -
     text = "word " * 400
     lines = shown([text[i : i + 7] for i in range(0, len(text), 7)], monkeypatch, height=8)
     assert " ".join(lines).split() == ["word"] * 400, "nothing twice, nothing lost"
+
+
+def test_no_escape_sequence_comes_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = TerminalFile()
+    monkeypatch.setenv("TERM", "xterm-256color")
+    writer = MarkdownWriter(file)
+    writer.write("&#27;[31mred &#x9b;2J \\(x\\) &amp;\n")
+    writer.finish()
+    plain = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", file.getvalue())
+    assert "\x1b" not in plain and "\x9b" not in plain
+    assert "&#27;[31mred &#x9b;2J \\(x\\) &amp;" in plain

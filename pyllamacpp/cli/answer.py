@@ -12,14 +12,13 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..params import SamplingParams, specs
-from ..text.reasoning import splitter_for
+from ..text.reasoning import Delta, ReasoningSplitter
 from ..text.repair import repaired
 from .options import NOT_FOR_A_TERMINAL
 from .screen import dimmed
 
 if TYPE_CHECKING:
     from .. import Llama
-    from ..text.reasoning import Splitter
     from .screen import Screen
 
 
@@ -43,7 +42,7 @@ def chat_chunks(
     *,
     reasoning: str,
     variables: Mapping[str, Any] | None = None,
-) -> tuple[Chunks, Splitter | None]:
+) -> tuple[Chunks, ReasoningSplitter | None]:
     """The answer to a conversation and what tells its thoughts apart; None where nothing is to be told apart.
 
     reasoning: "raw" leaves thoughts in the answer. variables: of the template.
@@ -51,12 +50,18 @@ def chat_chunks(
     """
     variables = variables or {}
 
-    def ask(messages: Sequence[Mapping[str, Any]]) -> tuple[Chunks, Splitter | None]:
+    def ask(messages: Sequence[Mapping[str, Any]]) -> tuple[Chunks, ReasoningSplitter | None]:
+        template = llm.chat_template
+        thoughts = None if template is None else template.reasoning
+        if thoughts is not None:
+            messages = [thoughts.message(message) for message in messages]
         chunks = llm.create_chat_completion(
             messages, stream=True, chat_template_kwargs=variables, **_arguments(params)
         )
-        template = None if reasoning == "raw" else llm.chat_template
-        return iter(chunks), None if template is None else splitter_for(template, messages, variables)
+        if template is None or thoughts is None or reasoning == "raw":
+            return iter(chunks), None
+        opened = thoughts.opened_by(template.render(messages, **variables))
+        return iter(chunks), ReasoningSplitter(thoughts, opened=opened)
 
     asked, done = repaired(ask, messages)
     if done:
@@ -73,15 +78,17 @@ def _arguments(params: SamplingParams) -> dict[str, Any]:
 
 
 def print_answer(
-    llm: Llama, chunks: Iterator[dict[str, Any]], screen: Screen, splitter: Splitter | None = None
+    llm: Llama, chunks: Iterator[dict[str, Any]], screen: Screen, splitter: ReasoningSplitter | None = None
 ) -> Answer:
     """Show an answer as it comes. The first Ctrl-C ends it between two tokens."""
-    said: dict[bool, list[str]] = {False: [], True: []}
+    thoughts: list[str] = []
+    answer: list[str] = []
 
-    def show(pieces: list[tuple[bool, str]]) -> None:
-        for thought, text in pieces:
-            said[thought].append(text)
-            screen.write(text, reasoning=thought)
+    def show(delta: Delta) -> None:
+        for text, said in ((delta.reasoning, thoughts), (delta.content, answer)):
+            if text:
+                said.append(text)
+                screen.write(text, reasoning=said is thoughts)
 
     reason = "stop"
     clock = _Clock(llm)
@@ -93,17 +100,17 @@ def print_answer(
                 if text:
                     clock.tick()
                     interrupts.gentle = True
-                    show(splitter.feed(text) if splitter else [(False, text)])
+                    show(splitter.push(text) if splitter else Delta("", text))
                 reason = choice["finish_reason"] or reason
                 if interrupts.wanted:
                     reason = "interrupted"
                     break
             if hasattr(chunks, "close"):
                 chunks.close()
-            show(splitter.finish() if splitter else [])
+            show(splitter.flush() if splitter else Delta("", ""))
         finally:
             screen.finish()
-    return Answer("".join(said[False]), "".join(said[True]), reason, clock.report())
+    return Answer("".join(answer), "".join(thoughts), reason, clock.report())
 
 
 class _Interrupts:

@@ -1,8 +1,8 @@
 """Markdown as it comes: cut into blocks that are finished, which are printed once and never again.
 
 Only the block that is being written is drawn anew, at the end of the screen. Code is printed as it is, a
-line at a time, so that it can be copied; a line break stays a line break; HTML, images and the targets of
-links are text, because a terminal would hide them.
+line at a time, so that it can be copied; a line break stays a line break; HTML, images, the targets of links
+and backslashes (TeX) are text.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _ITEM = re.compile(r"( *)([-*+]|\d{1,9}[.)])\s")
+# Rules that would hide what was written, or (entities) turn it into control characters.
+_NOT_MARKDOWN = ["code", "entity", "escape", "image", "reference"]
 _REDRAW = 0.05  # seconds between two drawings of the unfinished block
 
 
@@ -102,7 +104,7 @@ class _Markdown(Markdown):
         super().__init__("", hyperlinks=False)
         self.markup = text
         parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-        self.parsed = parser.disable(["image", "code", "reference"]).parse(text)
+        self.parsed = parser.disable(_NOT_MARKDOWN).parse(text)
         for token in self.parsed:
             for child in token.children or ():
                 if child.type == "softbreak":

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ChatTemplateError, ParameterError
 from .extent import refuse_beyond
+from .reasoning import ReasoningFormat
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ _MARKER = "pyllamacpp_marker"  # the variable that holds the `_Marker` while a t
 _LONGEST_DATE = 200  # characters of a date's format
 _DEEPEST = 64  # levels of nesting in messages
 _WANTS_SHORT_IDS = re.compile(r"id\s*\|\s*length\s*!=\s*9\b")
+_TAKEN = frozenset(["messages", "tools", "tokenizer", "special_in_content", "n_ctx"])  # no caller's variables
 # Templates make control tokens of roles ("<|user|>"): of these and of those they name themselves.
-_TAKEN = frozenset(["messages", "tools", "tokenizer", "special_in_content", "n_ctx"])
 _ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 
 
@@ -84,6 +85,11 @@ class ChatTemplate:
     @cached_property
     def _program(self) -> Program:
         return _compile(self.source, self._clock)
+
+    @cached_property
+    def reasoning(self) -> ReasoningFormat | None:
+        """How the template marks thoughts; None where it knows none. Errors: as `check`."""
+        return ReasoningFormat.of(self)
 
     def check(self) -> None:
         """Compile the template now."""
