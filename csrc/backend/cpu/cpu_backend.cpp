@@ -270,7 +270,7 @@ std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level)
                                           std::to_string(n_threads));
   }
   if (n_threads == 0) n_threads = usable_threads();
-  return std::make_unique<CpuBackend>(n_threads, level.empty() ? default_kernels() : kernels(level));
+  return std::make_unique<CpuBackend>(n_threads, kernels(level));
 }
 
 }  // namespace pllm::cpu
