@@ -172,7 +172,7 @@ void refuse_variants(const Keys& keys) {
 }  // namespace
 
 Hparams read_hparams(const gguf::File& file) {
-  file.check_size();
+  file.check_unchanged();
   Hparams h;
   h.arch = std::string(file.string("general.architecture").value_or(std::string_view{}));
   const Arch& arch = find_arch(h.arch, file.string("general.type").value_or(std::string_view{}));

@@ -89,10 +89,10 @@ void Session::run(std::span<const int32_t> tokens, Logits which, float* logits) 
     }
     const SequenceRows rows[] = {{sequence_.pages(), 0, n, pos0}};
     const auto n_rows = int64_t(logit_rows.size());
-    model_->file().check_size();  // embeddings may be read from the file, in place
     const std::lock_guard turn(model_->turn());
     forward(*model_, buffers_, {tokens.first(size_t(n)), positions, rows, logit_rows, n_ctx_},
             {logits, n_rows, n_vocab, n_vocab});
+    if (model_->weights().in_file()) model_->file().check_unchanged();  // rows that were looked up are the model's
     sequence_.extend(n);
     logits += n_rows * n_vocab;
     tokens = tokens.subspan(size_t(n));

@@ -95,7 +95,7 @@ bool try_file(const std::string& content) {
     return false;
   }
   try {
-    const Header header = parse(exact);
+    const Header header = parse(exact, exact.size());
     const Metadata& m = header.metadata;
     for (const auto& [key, value] : m.entries()) {
       read_all(value);
