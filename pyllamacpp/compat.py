@@ -34,7 +34,7 @@ CONSTRUCTOR: Mapping[str, Inert] = {
     "op_offload": Inert(_ANY_BOOL),
     "flash_attn": Inert(_ANY_BOOL),  # attention never stores its score matrix, whatever is asked
     "no_perf": Inert(_ANY_BOOL),  # no timings are printed
-    "use_mmap": Inert((None, True), "The weights are read from the file into memory, once, whether True or not."),
+    "use_mmap": Inert((None, True), "Weights are read into memory once, whichever is asked."),
     "use_mlock": Inert((None, False), _LATER),
     "numa": Inert((None, False, 0), _LATER),
     "n_ubatch": Inert((None, 512), "Use n_batch, the number of prompt tokens evaluated at a time."),

@@ -1,4 +1,4 @@
-"""A model file that is written to while it is open: an error, never a crash and never another model's answer."""
+"""A model file that is written to while it is open: an error, no crash and no other model's answer."""
 
 from __future__ import annotations
 
