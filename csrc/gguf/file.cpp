@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "gguf/shards.h"
 #include "gguf/sniff.h"
 
@@ -100,8 +101,7 @@ File::File(std::string path, std::vector<Shard> shards) : path_(std::move(path))
       tensor.shard = int(s);
       if (!index_.emplace(tensor.name, tensors_.size()).second)
         throw Error(ErrorKind::bad_file,
-                    quoted(shards_[s].path) + ": tensor '" + std::string(tensor.name.substr(0, 200)) +
-                        "' is in another shard too",
+                    quoted(shards_[s].path) + ": tensor '" + printable(tensor.name) + "' is in another shard too",
                     "Download the shards again, all from the same place.");
       tensors_.push_back(tensor);
     }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <unordered_set>
 
+#include "base/printable.h"
 #include "gguf/tensor_types.h"
 
 namespace pllm::gguf {
@@ -48,7 +49,7 @@ Metadata read_metadata(Cursor& cursor, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {
     cursor.set_item("metadata entry " + std::to_string(i));
     const std::string_view key = cursor.read_string();
-    cursor.set_item("metadata '" + std::string(key.substr(0, 200)) + "'");
+    cursor.set_item("metadata '" + printable(key) + "'");
     const ValueType type = read_value_type(cursor);
     if (!metadata.add(key, read_value(cursor, type))) cursor.fail("the key appears twice");
   }
@@ -109,7 +110,7 @@ void read_tensor_infos(Cursor& cursor, uint64_t count, uint64_t alignment, Heade
     cursor.set_item("tensor entry " + std::to_string(i));
     Tensor tensor{};
     tensor.name = cursor.read_string();
-    cursor.set_item("tensor '" + std::string(tensor.name.substr(0, 200)) + "'");
+    cursor.set_item("tensor '" + printable(tensor.name) + "'");
     if (!names.insert(tensor.name).second) cursor.fail("the name appears twice");
     tensor.n_bytes = read_shape(cursor, tensor);
     const uint64_t offset = cursor.read<uint64_t>();
@@ -121,7 +122,7 @@ void read_tensor_infos(Cursor& cursor, uint64_t count, uint64_t alignment, Heade
   }
 }
 
-std::string quoted(const Tensor& tensor) { return "tensor '" + std::string(tensor.name.substr(0, 200)) + "'"; }
+std::string quoted(const Tensor& tensor) { return "tensor '" + printable(tensor.name) + "'"; }
 
 // Sets the tensors' offsets; `data_start` may lie past the end of a file without tensors.
 void place_tensors(uint64_t file_size, CheckedSize data_start, const std::vector<Extent>& extents,

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace pllm {
 namespace {
@@ -99,7 +100,7 @@ void Loader::refuse_unused(const Hparams& h) const {
   for (const gguf::Tensor& t : file_.tensors()) {
     if (used_.contains(t.name) || t.name.ends_with(".attn_rot_embd.weight")) continue;  // derived, in early files
     throw Error(ErrorKind::unsupported_model,
-                "tensor " + std::string(t.name) + " has no use in a model of architecture " + h.arch + " with " +
+                "tensor " + printable(t.name) + " has no use in a model of architecture " + h.arch + " with " +
                     std::to_string(h.n_layer) + " layers",
                 "It is a variant that is not supported, or the file was made by a broken converter.");
   }
