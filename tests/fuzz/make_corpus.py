@@ -68,8 +68,47 @@ def sampler_seeds(folder: Path) -> None:
         (folder / f"random-{i}").write_bytes(random.integers(0, 256, size, dtype=np.uint8).tobytes())
 
 
+def text_seeds(folder: Path) -> None:
+    templates = {
+        "chatml": tiny.CHATML,
+        "tools": "{% for t in tools %}{{ t | tojson(indent=2) }}{{ t.function.name }}{% endfor %}",
+        "calls": "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ c.function.arguments.a[0] }}"
+        "{{ c.function.arguments | tojson | from_json }}{% endfor %}{% endfor %}",
+        "macro": "{% macro f(m) %}{{ m.content | trim | upper }}{% endmacro %}{% set n = namespace(i=0) %}"
+        "{% for m in messages if m.role != 'x' %}{% set n.i = n.i + loop.index %}{{ f(m)[:3] ~ n.i }}"
+        "{% endfor %}{{ strftime_now('%Y') }}{% generation %}x{% endgeneration %}",
+        "methods": "{{ bos_token + 'a,b'.split(',') | join('-') }}{{ '%s' % 1 }}{{ 'abc'[1:2] }}"
+        "{{ raise_exception('no') if messages | length > 9 else messages | map(attribute='role') | list }}",
+    }
+    for name, source in templates.items():
+        (folder / f"template-{name}").write_bytes(b"\0" + source.encode())
+    for kind, name in enumerate(("gpt2", "llama", "bert", "t5", "gemma4", "whitespace")):
+        lines = [
+            "a",
+            "b",
+            "ab",
+            "▁a",
+            "<0x41>",
+            "<0xGG>",
+            "<0x-1>",
+            "<s>",
+            "ä",
+            "",
+            "Ġ",
+            "\udcff",
+            "a b",
+            "hello ab a",
+        ]
+        pieces = "\n".join(lines).encode("utf-8", "surrogateescape")
+        types = bytes([kind, 11, 1, 1, 1, 6, 6, 6, 3, 1, 1, 1, 1, 2])
+        (folder / f"vocabulary-{name}").write_bytes(b"\1" + types + b"\n" + pieces)
+    (folder / "stream-stops").write_bytes("\2ab\tabc\täb\nxxabäbaab".encode())
+    (folder / "stream-invalid").write_bytes(b"\2aa\n\xf0\x9f\x98a\xffaab")
+
+
 def main() -> None:
-    for name, make in {"gguf": gguf_seeds, "spm_merges": spm_seeds, "sampler": sampler_seeds}.items():
+    makers = {"gguf": gguf_seeds, "spm_merges": spm_seeds, "sampler": sampler_seeds, "text": text_seeds}
+    for name, make in makers.items():
         folder = CORPUS / f"fuzz_{name}"
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.iterdir():
