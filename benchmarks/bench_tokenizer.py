@@ -14,6 +14,7 @@ import multiprocessing
 import resource
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from pyllamacpp import _core
@@ -54,8 +55,8 @@ def measure(path: str, pre: str | None, unit: str, n_bytes: int) -> str:
 
 
 def in_own_process(function: Callable[..., str], *args: object) -> str:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(function, args)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *args).result()
 
 
 def main() -> None:

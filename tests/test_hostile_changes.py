@@ -152,3 +152,23 @@ def test_threads_read_one_file_at_once(path: Path) -> None:
     for thread in threads:
         thread.join()
     assert equal == [True] * 12
+
+
+LOAD_ONCE = """
+import resource, sys
+from pyllamacpp import _core
+import numpy
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+model = _core.Model(_core.GgufFile(sys.argv[1]), n_threads=2)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, model.weight_bytes >> 10)
+"""
+
+
+def test_weights_are_never_in_memory_twice(path: Path) -> None:
+    shape = tiny.Shape(n_embd=512, n_layer=4, n_ff=2048, n_head=8, n_head_kv=8, head_dim=64)
+    tiny.write(path, "llama", "F16", shape=shape, vocab=None)
+    command = [sys.executable, "-c", LOAD_ONCE, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    grown, weights = map(int, done.stdout.split())
+    assert weights > 30 << 10
+    assert grown < 1.1 * weights + (8 << 10)

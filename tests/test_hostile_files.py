@@ -105,6 +105,28 @@ def test_tensors_without_dimensions_or_one_byte_from_the_end(path: Path) -> None
     refused(path, r"2\^63 weights|2\^64 bytes")
 
 
+@pytest.mark.parametrize(
+    ("metadata", "match"),
+    [
+        ({"general.architecture": ""}, "names no architecture"),
+        ({"general.architecture": None}, "names no architecture"),
+        ({"general.architecture": "foo"}, "'foo' is not supported"),
+        ({"general.architecture": "clip"}, "multimodal projector"),
+        ({"general.architecture": "flux"}, "diffusion"),
+        ({"general.type": "adapter"}, "LoRA adapter"),
+        ({"general.type": "mmproj"}, "multimodal projector"),
+        ({"general.type": "imatrix"}, "importance matrix"),
+    ],
+)
+def test_files_of_other_kinds_say_what_they_are(path: Path, metadata: dict[str, Any], match: str) -> None:
+    tiny.write(path, metadata=metadata)
+    files = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    for _ in range(3):
+        refused(path, match, UnsupportedModelError)
+    if files:
+        assert len(os.listdir("/proc/self/fd")) == files  # none is left open
+
+
 # --- vocabularies -------------------------------------------------------------------------------------------
 
 KINDS = ("gpt2", "llama", "bert", "t5", "gemma4", "whitespace")

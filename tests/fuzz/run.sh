@@ -27,7 +27,7 @@ run() {  # name, command
   local name=$1 log=$folder/$1.log
   shift
   mkdir -p "$folder/$name"
-  if ! "$@" "$folder/$name" "tests/fuzz/corpus/$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 \
+  if ! "$@" "$folder/$name" "tests/fuzz/corpus/$name" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 \
     -max_len=16384 -artifact_prefix="$folder/found/$name-" >"$log" 2>&1; then
     tail -n 60 "$log"
     echo "$name failed; its input is in $folder/found" >&2
