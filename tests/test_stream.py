@@ -104,9 +104,9 @@ def test_empty_stop_is_refused() -> None:
 @pytest.mark.parametrize(
     ("stop", "piece", "n", "rest"),
     [
-        ("a" * 2**20, b"aaaa", 2**17, b"b"),  # held to the last, then let go
-        ("ab" * 2**19 + "x", b"abab", 2**17, b""),
-        ("a" * 2**16 + "b", b"a", 2**18, b""),  # a tail that slides
+        ("a" * 2**18, b"aaaa", 2**15, b"b"),  # held to the last, then let go
+        ("ab" * 2**17 + "x", b"abab", 2**15, b""),
+        ("a" * 2**14 + "b", b"a", 2**16, b""),  # a tail that slides
         ("a" * 2**16 + "c", b"a" * 2**15 + b"b", 16, b""),
     ],
 )
