@@ -6,22 +6,33 @@ headers, so an edited kernel is always recompiled and relinked; nothing else out
 
 import contextlib
 import fcntl
+import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 
 import pybind11
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).parent.resolve()
 # What CMake reads from the environment when a build folder is new, and never again.
-READ_ONCE = ("CXX", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_PREFIX_PATH")
+READ_ONCE = (
+    "CMAKE_TOOLCHAIN_FILE",
+    "CXX",
+    "CXXFLAGS",
+    "CPPFLAGS",
+    "LDFLAGS",
+    "CMAKE_CXX_COMPILER_LAUNCHER",
+    "CMAKE_PREFIX_PATH",
+)
 
 
 def wait_for_other_builds() -> None:
@@ -69,6 +80,37 @@ class Build(build):
         super().run()
 
 
+class PortableWheel(bdist_wheel):
+    """A wheel whose tag says which Linux systems it runs on, as auditwheel finds (manylinux, musllinux).
+
+    That depends on the C library it was linked with; CONTRIBUTING.md tells how to link with an old one.
+    """
+
+    def run(self) -> None:
+        super().run()
+        if sys.platform != "linux" or importlib.util.find_spec("auditwheel") is None:
+            return
+        built = Path(self.distribution.dist_files[-1][2])
+        with tempfile.TemporaryDirectory() as folder:
+            command = (
+                sys.executable,
+                "-m",
+                "auditwheel",
+                "repair",
+                "--only-plat",
+                "--wheel-dir",
+                folder,
+                built,
+            )
+            done = subprocess.run(command, capture_output=True, text=True)
+            if done.returncode:
+                print(f"The wheel is for this system only: {done.stderr.strip()}", file=sys.stderr)
+                return
+            (repaired,) = Path(folder).glob("*.whl")
+            built.unlink()
+            shutil.copy(repaired, self.dist_dir)
+
+
 class CMakeBuild(build_ext):
     """Configure and build csrc/, then put the module where setuptools expects it."""
 
@@ -102,5 +144,5 @@ class CMakeBuild(build_ext):
 wait_for_other_builds()
 setup(
     ext_modules=[Extension("pyllamacpp._core", sources=[])],
-    cmdclass={"build": Build, "build_ext": CMakeBuild},
+    cmdclass={"bdist_wheel": PortableWheel, "build": Build, "build_ext": CMakeBuild},
 )

@@ -30,28 +30,49 @@ if TYPE_CHECKING:
         UnsupportedModelError,
     )
     from .llama import Llama
+    from .names import (
+        BaseLlamaCache,
+        LlamaCache,
+        LlamaGrammar,
+        LlamaRAMCache,
+        LlamaState,
+        LogitsProcessorList,
+        MinTokensLogitsProcessor,
+        StoppingCriteriaList,
+    )
     from .params import SamplingParams
 
 __version__: str
 
 __all__ = [
+    "BaseLlamaCache",
     "ChatTemplateError",
     "ContextOverflowError",
     "DownloadError",
     "InternalError",
     "Llama",
+    "LlamaCache",
+    "LlamaGrammar",
+    "LlamaRAMCache",
+    "LlamaState",
+    "LogitsProcessorList",
     "MemoryLimitError",
+    "MinTokensLogitsProcessor",
     "MissingTensorError",
     "ModelFileError",
     "ModelNotFoundError",
     "ParameterError",
     "PyllamacppError",
     "SamplingParams",
+    "StoppingCriteriaList",
     "TensorShapeError",
     "UnsupportedModelError",
     "__version__",
     "errors",
 ]
+
+
+_PREFIXES = ("BaseLlama", "Llama", "LLAMA_", "LogitsProcessor", "MinTokens", "StoppingCriteria")
 
 
 def _version() -> str:
@@ -75,9 +96,21 @@ def __getattr__(name: str) -> object:
     elif name.endswith("Error") and hasattr(errors, name):
         value = getattr(errors, name)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = _of_llama_cpp(name)
     globals()[name] = value
     return value
+
+
+def _of_llama_cpp(name: str) -> object:
+    """A class or constant that scripts import from llama_cpp; AttributeError for what there is not."""
+    if name.startswith(_PREFIXES):
+        from . import names
+
+        if name in names.CONSTANTS:
+            return names.CONSTANTS[name]
+        if hasattr(names, name):
+            return getattr(names, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

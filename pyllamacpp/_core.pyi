@@ -1,5 +1,6 @@
 """The native core. Every error is a class of `pyllamacpp.errors`."""
 
+from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any, Literal, TypedDict, final
 
@@ -26,9 +27,18 @@ class TensorInfo:
 
 @final
 class GgufFile:
-    """A mapped and validated GGUF model; any shard opens the set."""
+    """A validated GGUF model; any shard opens the set."""
 
-    def __init__(self, path: str | bytes | PathLike[str]) -> None: ...
+    def __init__(
+        self,
+        path: str | bytes | PathLike[str],
+        *,
+        overrides: Mapping[str, bool | int | float | str] = ...,  # in place of the file's metadata
+    ) -> None: ...
+    @property
+    def unasked_overrides(
+        self,
+    ) -> list[str]: ...  # those of keys the file lacks and the core has not looked for
     @property
     def path(self) -> str: ...
     @property
@@ -91,7 +101,14 @@ class Session:
     def eval(
         self, tokens: _Int32, logits: Literal["none", "last", "all"] = "last"
     ) -> _Float32: ...  # (0 | 1 | n, n_vocab)
+    def embed(self, tokens: _Int32) -> _Float32: ...  # (n, n_embd), after the output norm
+    def trace(self, tokens: _Int32, tap: Callable[[str, _Float32], object]) -> None: ...
     def truncate(self, n_tokens: int) -> None: ...  # keeps the first n_tokens
+    def save(self) -> npt.NDArray[np.uint8]: ...  # the pages in use: (kv_bytes,)
+    def check_saved(
+        self, n_tokens: int, pages: npt.NDArray[np.uint8]
+    ) -> None: ...  # raises as restore() would
+    def restore(self, n_tokens: int, pages: npt.NDArray[np.uint8]) -> None: ...
 
 class MemoryPlan(TypedDict):
     available: int

@@ -20,9 +20,18 @@ class Inert(NamedTuple):
 
 
 _GPU = "This version computes on the CPU only; leave it out."
-_LATER = "Leave it out."
+_LORA = "Adapters are not applied; take a model that the adapter has been merged into."
+_TOOLS = "Calls in the answer are not parsed yet."
+_FORM = "The answer cannot be constrained yet; ask for the form in the prompt and check the answer."
 _BY_HAND = "It looks at the whole answer: use generate() or create_completion()."
 _ANY_BOOL = (None, True, False)
+
+ROPE = frozenset(
+    [
+        "rope_scaling_type", "rope_freq_base", "rope_freq_scale",
+        "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_orig_ctx",
+    ]
+)  # fmt: skip
 
 CONSTRUCTOR: Mapping[str, Inert] = {
     "n_gpu_layers": Inert((0, None), _GPU),
@@ -30,39 +39,26 @@ CONSTRUCTOR: Mapping[str, Inert] = {
     "main_gpu": Inert((None, 0), _GPU),
     "tensor_split": Inert((None,), _GPU),
     "rpc_servers": Inert((None,), _GPU),
-    "offload_kqv": Inert(_ANY_BOOL),  # without layers on a GPU both values mean the same
-    "op_offload": Inert(_ANY_BOOL),
-    "flash_attn": Inert(_ANY_BOOL),  # attention never stores its score matrix, whatever is asked
-    "no_perf": Inert(_ANY_BOOL),  # no timings are printed
+    "offload_kqv": Inert(_ANY_BOOL, "Without layers on a GPU both values mean the same."),
+    "op_offload": Inert(_ANY_BOOL, "Without a GPU both values mean the same."),
+    "flash_attn": Inert(_ANY_BOOL, "Attention never stores its score matrix, whatever is asked."),
+    "no_perf": Inert(_ANY_BOOL, "No timings are printed."),
     "use_mmap": Inert((None, True), "Weights are read into memory once, whichever is asked."),
-    "use_mlock": Inert((None, False), _LATER),
-    "numa": Inert((None, False, 0), _LATER),
+    "use_mlock": Inert((None, False), "Weights are not locked in memory; leave it out."),
+    "numa": Inert((None, False, 0), "Start Python under numactl instead."),
     "n_ubatch": Inert((None, 512), "Use n_batch, the number of prompt tokens evaluated at a time."),
-    "kv_overrides": Inert((None, {}), _LATER),
-    "rope_scaling_type": Inert((None, -1), "The file's own rope scaling is applied."),
-    "pooling_type": Inert((None, -1), _LATER),
-    "attention_type": Inert((None, -1), _LATER),
-    "rope_freq_base": Inert((None, 0), "The file's own rope base is applied."),
-    "rope_freq_scale": Inert((None, 0), "The file's own rope scaling is applied."),
-    "yarn_ext_factor": Inert((None, -1), "The file's own rope scaling is applied."),
-    "yarn_attn_factor": Inert((None, 1), "The file's own rope scaling is applied."),
-    "yarn_beta_fast": Inert((None, 32), "The file's own rope scaling is applied."),
-    "yarn_beta_slow": Inert((None, 1), "The file's own rope scaling is applied."),
-    "yarn_orig_ctx": Inert((None, 0), "The file's own rope scaling is applied."),
-    "embedding": Inert((None, False), _LATER),
-    "swa_full": Inert(
-        _ANY_BOOL
-    ),  # every layer keeps the whole context, so any earlier position can be resumed
-    "lora_base": Inert((None,), _LATER),
-    "lora_scale": Inert((None, 1), _LATER),
-    "lora_path": Inert((None,), _LATER),
-    "chat_format": Inert((None,), "The file's own chat template is used; chat_template=... overrides it."),
-    "chat_handler": Inert((None,), _LATER),
-    "draft_model": Inert((None,), _LATER),
+    "attention_type": Inert((None, -1, 0), "Decoder models look back only."),
+    "yarn_ext_factor": Inert((None, -1), "Choose with rope_scaling_type: 2 is yarn (1), 1 is linear (0)."),
+    "embedding": Inert(_ANY_BOOL, "embed() works either way, and so does generation."),
+    "swa_full": Inert(_ANY_BOOL, "Every layer keeps the whole context; any position can be resumed."),
+    "lora_base": Inert((None,), _LORA),
+    "lora_scale": Inert((None, 1), _LORA),
+    "lora_path": Inert((None,), _LORA),
+    "chat_handler": Inert((None,), "Give chat_template=, or write the prompt and call create_completion()."),
+    "draft_model": Inert((None,), "Leave it out; the answers are the same."),
     "tokenizer": Inert((None,), "The file's own tokenizer is used; pre=... overrides its pre-tokenizer."),
     "type_k": Inert((None, 1), "Keys are kept as f16 (1)."),
     "type_v": Inert((None, 1), "Values are kept as f16 (1)."),
-    "spm_infill": Inert((None, False), _LATER),
 }
 
 SAMPLING: Mapping[str, Inert] = {
@@ -70,7 +66,7 @@ SAMPLING: Mapping[str, Inert] = {
     "penalize_nl": Inert(
         (None, True), "The line break is penalized like any other token; use logit_bias to favour it."
     ),
-    "grammar": Inert((None,), _LATER),
+    "grammar": Inert((None,), _FORM),
 }
 
 SAMPLE: Mapping[str, Inert] = {
@@ -82,28 +78,52 @@ SAMPLE: Mapping[str, Inert] = {
 
 COMPLETION: Mapping[str, Inert] = {
     **{name: inert for name, inert in SAMPLING.items() if name != "penalize_nl"},
-    "suffix": Inert((None,), "Text is completed to the right only."),
 }
 
 CHAT: Mapping[str, Inert] = {
     **{name: inert for name, inert in SAMPLING.items() if name != "penalize_nl"},
-    "functions": Inert((None, []), _LATER),
-    "function_call": Inert((None, "none", "auto"), _LATER),
-    "tools": Inert((None, []), "Calls in the answer are not parsed yet."),
-    "tool_choice": Inert((None, "none", "auto"), "Calls in the answer are not parsed yet."),
-    "response_format": Inert((None, {"type": "text"}), "The answer cannot be constrained yet."),
+    "functions": Inert((None, []), _TOOLS),
+    "function_call": Inert((None, "none", "auto"), _TOOLS),
+    "tools": Inert((None, []), _TOOLS),
+    "tool_choice": Inert((None, "none", "auto"), _TOOLS),
+    "response_format": Inert((None, {"type": "text"}), _FORM),
 }
 
 FROM_PRETRAINED: Mapping[str, Inert] = {
     "local_dir_use_symlinks": Inert((None, "auto"), "huggingface_hub no longer has it either."),
 }
 
+# By the name of the method that takes them.
+TABLES: Mapping[str, Mapping[str, Inert]] = {
+    "__init__": CONSTRUCTOR,
+    "sample": SAMPLE,
+    "generate": SAMPLING,
+    "create_completion": COMPLETION,
+    "__call__": COMPLETION,
+    "create_chat_completion": CHAT,
+    "from_pretrained": FROM_PRETRAINED,
+}
+
 # Fields of SamplingParams that no method takes under that name beyond those it spells out.
 SPELLED = frozenset(["temperature", "max_tokens", "stop", "logprobs", "seed", "logit_bias"])
 
-METHODS = frozenset(
-    ["create_embedding", "embed", "save_state", "load_state", "set_cache", "create_chat_completion_openai_v1"]
-)
+# Attributes of its Llama that have no counterpart here, and why.
+ATTRIBUTES: Mapping[str, str] = {
+    "ctx": "there is no llama_context",
+    "model": "there is no llama_model",
+    "model_params": "there are no llama_model_params",
+    "context_params": "there are no llama_context_params",
+    "chat_handler": "chat_handler is not supported yet",
+    "draft_model": "draft_model is not supported yet",
+    "tokenizer_": "call tokenizer()",
+    "numa": "numa is not supported yet",
+    "tensor_split": "there is no GPU",
+    "kv_overrides": "metadata has them applied",
+    "n_threads_batch": "n_threads compute prompts too",
+    "lora_base": "lora_path is not supported yet",
+    "lora_scale": "lora_path is not supported yet",
+    "lora_path": "lora_path is not supported yet",
+}
 
 
 def _asks_nothing(value: Any, inert: Inert) -> bool:

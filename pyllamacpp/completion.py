@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from .errors import ParameterError
 from .text.stream import TextStream
 
 if TYPE_CHECKING:
@@ -127,6 +128,14 @@ class PromptScorer:
             data = self._tokenizer.decode_bytes([token], special=True, first=i == first)
             result.append(Scored(token, offsets.next(data), logprob, top))
         return result
+
+
+def log_softmax(logits: Any, axis: int = -1) -> Logits:
+    """Logarithms of the probabilities that logits stand for, along `axis`."""
+    rows = np.asarray(logits, np.float64)
+    shifted = rows - rows.max(axis=axis, keepdims=True)
+    result: Logits = (shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))).astype(np.float32)
+    return result
 
 
 def log_probabilities(row: Logits, token: int, n_top: int) -> tuple[float, list[tuple[int, float]]]:
@@ -277,3 +286,17 @@ def usage(n_prompt: int, n_cached: int, n_completion: int) -> dict[str, Any]:
         "total_tokens": n_prompt + n_completion,
         "prompt_tokens_details": {"cached_tokens": n_cached},
     }
+
+
+def as_openai(result: dict[str, Any] | Iterator[dict[str, Any]]) -> Any:
+    """A chat's result as the openai package's ChatCompletion, a stream as its ChatCompletionChunks."""
+    try:
+        from openai.types.chat import ChatCompletion, ChatCompletionChunk  # type: ignore[import-not-found, unused-ignore]
+    except ImportError as error:
+        raise ParameterError(
+            "create_chat_completion_openai_v1 needs the openai package",
+            "pip install openai, or use create_chat_completion, whose dictionaries have the same fields.",
+        ) from error
+    if isinstance(result, dict):
+        return ChatCompletion(**result)
+    return (ChatCompletionChunk(**chunk) for chunk in result)

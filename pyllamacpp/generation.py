@@ -132,9 +132,7 @@ class Context:
 
         Returns: the number of tokens kept.
         """
-        n = min(self.n_tokens, len(prompt) - 1)
-        same = self.tokens[:n] == prompt[:n]
-        common = n if same.all() else int(same.argmin())
+        common = common_prefix(self.tokens[: self.n_tokens], prompt[:-1])
         self.truncate(common)
         return common
 
@@ -181,6 +179,21 @@ class Context:
         self.eval(self.tokens[n : n + 1])
         return _read_only(self._rows[n if self._keep_all else 0])
 
+    def restore(self, tokens: Tokens, rows: Logits, pages: npt.NDArray[np.uint8]) -> None:
+        """Hold tokens (n) whose pages are given; rows (n or 1, n_vocab) are the logits they came with.
+
+        Nothing is held in between, nor after an error.
+        """
+        self.truncate(0)
+        n = len(tokens)
+        self._tokens[:n] = tokens
+        if not self._keep_all:
+            self._rows, self._rows_end = rows[-1:].copy(), n
+        elif len(rows) == n:
+            self._reserve_rows(n)
+            self._rows[:n], self._rows_end = rows, n
+        self.session.restore(n, pages)
+
     def all_rows(self) -> Logits:
         """(n_tokens, n_vocab) where all logits are kept, else (1, n_vocab) of the last token; read-only."""
         n = self.n_tokens
@@ -215,6 +228,14 @@ class Context:
         grown = np.empty((capacity, self.n_vocab), np.float32)
         grown[: self._rows_end] = self._rows[: self._rows_end]
         self._rows = grown
+
+
+def common_prefix(a: npt.ArrayLike, b: npt.ArrayLike) -> int:
+    """How many tokens two sequences have in common from their beginnings."""
+    first, second = np.asarray(a), np.asarray(b)
+    n = min(len(first), len(second))
+    same = first[:n] == second[:n]
+    return n if same.all() else int(same.argmin())
 
 
 def _read_only(view: _Array) -> _Array:

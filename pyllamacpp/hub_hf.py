@@ -107,6 +107,11 @@ class Repository:
     offline: bool
     progress: bool | None
 
+    @property
+    def where(self) -> str:
+        """Its name in messages."""
+        return f"hf:{self.repo_id}" + ("" if self.revision == "main" else f" at revision {self.revision!r}")
+
     def choose(self, pattern: str | None) -> list[str]:
         """The files of the model meant by an exact name (no listing is asked for), a glob or None."""
         if pattern is not None and not is_glob(pattern):
@@ -136,14 +141,29 @@ class Repository:
             return HfApi().list_repo_files(self.repo_id, revision=self.revision, token=self.token)
 
     def cached(self, file: str) -> Path | None:
+        """The file where it has been fetched. In a folder of the user's it may be of another revision."""
         folder = self.local_dir or self._snapshot()
         path = folder / file if folder is not None else None
-        return path if path is not None and path.is_file() else None
+        if path is None or not path.is_file():
+            return None
+        if self.local_dir is None:
+            return path
+        commit, asked_for = (_first_line_of(note) for note in self._notes(self.local_dir, file))
+        return path if self.revision in (commit, asked_for or "main") else None
+
+    def _notes(self, folder: Path, file: str) -> tuple[Path, Path]:
+        """What is noted of a file in local_dir: its commit, by huggingface_hub, and the revision that was
+        asked for, by us, unless it was main.
+        """
+        notes = folder / ".cache" / "huggingface" / "download"
+        return notes / f"{file}.metadata", notes / f"{file}.revision"
 
     def fetch(self, file: str) -> Path:
         """The file on this machine."""
         if (path := self.cached(file)) is not None:
             return path
+        if self.offline:
+            raise not_fetched(f"{self.where}: {file}")
         with _readable_errors(self, file):
             import inspect
 
@@ -156,9 +176,15 @@ class Repository:
                 bar["tqdm_class"] = _bar_class(file.rsplit("/", 1)[-1], self.progress)
             path = hf_hub_download(
                 self.repo_id, file, revision=self.revision, token=self.token, cache_dir=self.cache_dir,
-                local_dir=self.local_dir, local_files_only=self.offline, **bar,
+                local_dir=self.local_dir, **bar,
             )  # fmt: skip
-            return Path(path)
+        if self.local_dir is not None:
+            _, note = self._notes(self.local_dir, file)
+            if self.revision == "main":
+                note.unlink(missing_ok=True)
+            else:
+                note.write_text(self.revision)
+        return Path(path)
 
     def _snapshot(self) -> Path | None:
         """The folder of this revision in the Hub's cache, found as the cache's layout is documented.
@@ -174,6 +200,13 @@ class Repository:
             commit = self.revision
         folder = repo / "snapshots" / commit
         return folder if folder.is_dir() else None
+
+
+def _first_line_of(path: Path) -> str | None:
+    try:
+        return path.read_text().partition("\n")[0].strip()
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _bar_class(title: str, progress: bool | None) -> type[Any]:
@@ -208,7 +241,7 @@ def _readable_errors(repo: Repository, file: str | None) -> Iterator[None]:
     except Exception as error:
         from huggingface_hub import errors
 
-        where = f"hf:{repo.repo_id}" + ("" if repo.revision == "main" else f" at revision {repo.revision!r}")
+        where = repo.where
         if isinstance(error, errors.GatedRepoError):
             raise ModelNotFoundError(
                 f"{where} asks to accept its terms first",
@@ -227,8 +260,6 @@ def _readable_errors(repo: Repository, file: str | None) -> Iterator[None]:
             names = [f for f in repo.files() if f.lower().endswith(".gguf")]
             hint = f"It has: {', '.join(names)}." if names else "It has no .gguf files."
             raise ModelNotFoundError(f"no file {file!r} in {where}", hint) from error
-        if repo.offline:
-            raise not_fetched(f"{where}: {file}") from error
         # The HTTP client (which one depends on the version) lets some of its own errors through.
         client = type(error).__module__.partition(".")[0] in ("httpx", "httpx2", "requests")
         if client or isinstance(error, (OSError, errors.HfHubHTTPError)):

@@ -7,15 +7,12 @@ import os
 import sys
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-import numpy as np
-
-from . import _core, compat
-from .completion import ChatShape, CompletionShape, Shape
-from .errors import ContextOverflowError, ParameterError
+from . import _core, compat, states
+from .completion import ChatShape, CompletionShape, Shape, as_openai, log_softmax
+from .embedding import Embedder, pooling_of, response, texts_of
+from .errors import ParameterError
 from .generation import (
     Context,
     Logits,
@@ -23,15 +20,19 @@ from .generation import (
     StoppingCriterion,
     Tokens,
     Turn,
+    common_prefix,
     draws,
     make_sampler,
     process,
 )
+from .opening import Parts, load_line, locate, open_model, progress
 from .params import CHAT_DEFAULTS, LoadParams, SamplingParams, random_seed, specs
-from .request import Request, Run, any_of, callables
+from .prompts import completion_prompt, token_ids
+from .request import Request, Run, any_of, callables, tokens_of
 from .request import stream as stream_of
 from .request import whole as whole_of
 from .text.chat import ChatTemplate, missing_template
+from .text.extent import too_long
 from .text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Processors = LogitsProcessor | Sequence[LogitsProcessor] | None
+Texts = str | Sequence[int] | Sequence[str] | Sequence[Sequence[int]]
 Criteria = StoppingCriterion | Sequence[StoppingCriterion] | None
 
 
@@ -49,12 +51,11 @@ class Llama:
     Requests are served one at a time: a second thread waits, also for a stream until it is read to its end
     or closed. Consecutive requests reuse the KV pages of their common beginning, which changes no result.
 
-    Differences from llama-cpp-python: n_ctx is the trained context (or what fits in memory) unless given, as
-    pages are allocated when tokens arrive; logprobs do not need logits_all; a prompt gets exactly one BOS;
-    user text in a chat is never read as control tokens; a logit_bias of -100 bans, of 100 allows no other;
-    repeat_penalty counts the prompt too; what is not supported yet is an error, never ignored.
+    docs/llama-cpp-python.md lists what differs from llama-cpp-python. What is not supported is an error,
+    never ignored.
 
-    Attributes: model_path, verbose, metadata (dict[str, str], no arrays), last_seed (the latest request's).
+    Attributes: model_path, verbose, metadata (dict[str, str], no arrays), cache, last_seed (the latest
+    request's), spm_infill.
     """
 
     def __init__(
@@ -71,6 +72,10 @@ class Llama:
         last_n_tokens_size: int = 64,
         pre: str | None = None,
         chat_template: str | None = None,
+        chat_format: str | None = None,
+        kv_overrides: Mapping[str, bool | int | float | str] | None = None,
+        pooling_type: int | None = None,
+        spm_infill: bool = False,
         verbose: bool = True,
         **llama_cpp: Any,
     ) -> None:
@@ -82,60 +87,35 @@ class Llama:
         seed: default of every request; None or -1: a random one each time (see last_seed).
         logits_all: keep the logits of every token for `scores`.  vocab_only: the tokenizer alone.
         last_n_tokens_size: tokens the penalties look back at.  pre, chat_template: instead of the file's own.
-        **llama_cpp: other parameters of llama-cpp-python, left at a value that asks for nothing special.
+        chat_format: a format of text/chat_formats.py by its name, instead of the file's template.
+        kv_overrides: metadata to take instead of the file's.  pooling_type: of embed, LLAMA_POOLING_TYPE_*.
+        spm_infill: with a suffix, write it before the prefix, as some models were trained.
+        **llama_cpp: rope_* and yarn_* instead of the file's; other parameters of llama-cpp-python, left at a
+        value that asks for nothing special.
 
         Errors: ParameterError, ModelNotFoundError, ModelFileError and its kinds, MemoryLimitError.
         """
-        compat.check_inert("Llama", llama_cpp, compat.CONSTRUCTOR)
+        rope = compat.split("Llama", llama_cpp, compat.ROPE, compat.CONSTRUCTOR)
         load = LoadParams(
-            n_ctx=n_ctx, n_threads=n_threads, n_batch=n_batch, pre=pre, chat_template=chat_template
-        )
-        if n_threads_batch not in (None, n_threads):
-            raise ParameterError(
-                f"n_threads_batch={n_threads_batch} differs from n_threads={n_threads}: not supported yet",
-                "The same threads compute prompts and answers.",
-            )
+            n_ctx=n_ctx, n_threads=n_threads, n_threads_batch=n_threads_batch, n_batch=n_batch, pre=pre,
+            chat_template=chat_template, chat_format=chat_format, pooling_type=pooling_type,
+            kv_overrides={} if kv_overrides is None else kv_overrides, **rope,
+        )  # fmt: skip
         self._defaults = SamplingParams(seed=seed, penalty_last_n=last_n_tokens_size)
-        self.model_path = _locate(model_path, verbose)
+        self.model_path = locate(model_path, verbose)
         self.verbose = verbose
+        self.spm_infill = spm_infill
         self.last_seed: int | None = None
-        self._vocab_only = vocab_only
-        self._logits_all = logits_all
+        self.cache: states.BaseLlamaCache | None = None
+        self._load_params = load
         self._turn = Turn()
-        self._model_or_none: _core.Model | None = None
-        self._context_or_none: Context | None = None
-        self._tokenizer_or_none: Tokenizer | None = None
-        self._load(load)
-
-    def _load(self, load: LoadParams) -> None:
         began = time.perf_counter()
-        file = _core.GgufFile(self.model_path)
-        metadata = file.metadata
-        self.metadata = {key: _as_text(value) for key, value in metadata.items() if _is_scalar(value)}
-        with ThreadPoolExecutor(1) as beside:  # weights are read and repacked while the tokenizer is built
-            if not self._vocab_only:
-                n_ctx = _core.plan_context(file, load.n_ctx)["n_ctx"]
-                weights = beside.submit(_core.Model, file, n_threads=load.n_threads or 0)
-            tokenizer = self._tokenizer_or_none = Tokenizer.from_metadata(metadata, pre=load.pre)
-            self._template = ChatTemplate.from_metadata(metadata, tokenizer, override=load.chat_template)
-        if not self._vocab_only:
-            model = self._model_or_none = weights.result()
-            self._context_or_none = Context(
-                model, tokenizer.n_vocab, n_ctx, load.n_batch, keep_all=self._logits_all
-            )
-        if self.verbose:
-            print(self._load_line(time.perf_counter() - began), file=sys.stderr)
-
-    def _load_line(self, seconds: float) -> str:
-        name = Path(self.model_path).name
-        if self._vocab_only:
-            return f"pyllamacpp: {name}: a vocabulary of {self._tokenizer.n_vocab} tokens, {seconds:.2f} s"
-        model = self._model
-        return (
-            f"pyllamacpp: {name}: {model.arch}, {model.weight_bytes >> 20} MiB of weights, "
-            f"context {self._context.n_ctx} (trained {model.n_ctx_train}), {model.n_threads} threads, "
-            f"{model.isa}, {seconds:.2f} s"
-        )
+        opened = open_model(self.model_path, load, vocab_only=vocab_only)
+        self.metadata = opened.metadata
+        self._identity = opened.identity
+        self._parts = Parts(opened, load, keep_all=logits_all)
+        if verbose:
+            print(load_line(self.model_path, opened, time.perf_counter() - began), file=sys.stderr)
 
     @classmethod
     def from_pretrained(
@@ -145,11 +125,17 @@ class Llama:
         additional_files: Sequence[str] | None = None,
         local_dir: str | os.PathLike[str] | None = None,
         cache_dir: str | os.PathLike[str] | None = None,
+        revision: str | None = None,
+        token: str | None = None,
         **kwargs: Any,
     ) -> Self:
         """Open a file of a Hugging Face repository, fetched into the cache where it is not there yet.
 
-        filename: exact, or a glob that matches one model; its shards come along. **kwargs: as for `Llama`.
+        filename: exact, or a glob that matches one model; its shards come along.  additional_files: names or
+        globs of more to fetch.  local_dir: put the files there.  cache_dir: instead of the Hub's own cache.
+        revision: branch, tag or commit.  token: of an account, for what is not public; HF_TOKEN else.
+        **kwargs: as for `Llama`.
+
         Errors: as for `Llama`; ModelNotFoundError where nothing or more than one model matches.
         """
         from .hub import from_repo
@@ -162,32 +148,28 @@ class Llama:
             additional_files=additional_files or (),
             local_dir=local_dir,
             cache_dir=cache_dir,
-            progress=_progress(kwargs.get("verbose", True)),
+            revision=revision,
+            token=token,
+            progress=progress(kwargs.get("verbose", True)),
         )
         return cls(path, **kwargs)
+
+    longest_token_prefix = staticmethod(common_prefix)
+    logits_to_logprobs = staticmethod(log_softmax)
 
     # What the model is
 
     @property
     def _tokenizer(self) -> Tokenizer:
-        if self._tokenizer_or_none is None:
-            raise ParameterError("this Llama is closed", "Open the model again.")
-        return self._tokenizer_or_none
+        return self._parts.tokenizer
 
     @property
     def _model(self) -> _core.Model:
-        if self._model_or_none is None:
-            _ = self._tokenizer  # closed: the other error
-            raise ParameterError(
-                "only the vocabulary was opened (vocab_only=True)", "Open the model without vocab_only."
-            )
-        return self._model_or_none
+        return self._parts.model
 
     @property
     def _context(self) -> Context:
-        _ = self._model
-        assert self._context_or_none is not None
-        return self._context_or_none
+        return self._parts.context
 
     def n_ctx(self) -> int:
         """The context: most tokens of a prompt and its answer together."""
@@ -220,7 +202,32 @@ class Llama:
     @property
     def chat_template(self) -> ChatTemplate | None:
         """The template conversations are written with; None where the file has none and none was given."""
-        return self._template
+        chat = self._parts.chat
+        return None if chat is None else chat.template
+
+    @property
+    def chat_format(self) -> str | None:
+        """The name given for it, if one was."""
+        return self._load_params.chat_format
+
+    @property
+    def n_batch(self) -> int:
+        """Prompt tokens evaluated at a time."""
+        return self._load_params.n_batch
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that compute."""
+        return self._model.n_threads
+
+    @property
+    def last_n_tokens_size(self) -> int:
+        """Tokens the penalties look back at."""
+        return self._defaults.penalty_last_n
+
+    def pooling_type(self) -> int:
+        """How `embed` pools, as LLAMA_POOLING_TYPE_*: as given, else as the file says."""
+        return int(pooling_of(self._load_params.pooling_type, self._parts.pooling_in_file))
 
     # Text and tokens
 
@@ -249,21 +256,7 @@ class Llama:
         return self._tokenizer.decode_bytes(ids, special=special, first=begins)
 
     def _ids(self, tokens: Iterable[int]) -> Tokens:
-        """(n) int32, every id inside the vocabulary."""
-        if isinstance(tokens, (str, bytes, bytearray, Mapping)) or not isinstance(tokens, Iterable):
-            raise ParameterError(f"tokens must be a list of integers, not {type(tokens).__name__}")
-        try:
-            ids = np.asarray(tokens if isinstance(tokens, np.ndarray) else list(tokens))
-        except ValueError:  # lists of different lengths
-            ids = np.empty((0, 0))
-        if ids.ndim == 1 and ids.size == 0:
-            return np.empty(0, np.int32)
-        if ids.ndim != 1 or ids.dtype.kind not in "iu":
-            raise ParameterError("tokens must be a flat list of integers")
-        outside = ids[(ids < 0) | (ids >= self.n_vocab())]
-        if outside.size:
-            raise ParameterError(f"token {outside[0]} is outside the vocabulary of {self.n_vocab()} tokens")
-        return ids.astype(np.int32)
+        return token_ids(tokens, self.n_vocab())
 
     # Token by token
 
@@ -294,9 +287,15 @@ class Llama:
             return self._context.all_rows()
 
     @property
+    def input_ids(self) -> Tokens:
+        """The tokens held (n_tokens), int32, read-only."""
+        held: Tokens = self._context.tokens[: self.n_tokens]
+        return held
+
+    @property
     def eval_tokens(self) -> list[int]:
         """The tokens held."""
-        result: list[int] = self._context.tokens[: self.n_tokens].tolist()
+        result: list[int] = self.input_ids.tolist()
         return result
 
     @property
@@ -395,15 +394,8 @@ class Llama:
                 context = self._context
                 context.eval(prompt[context.resume(prompt) :] if reset else prompt)
                 sampler = make_sampler(self._tokenizer, params, seed)
-                stop_when = any_of(criteria)
-                loop = draws(context, sampler, None, processors=processors, stop_when=stop_when)
-                sent: Sequence[int] | None = None
-                with contextlib.suppress(StopIteration):
-                    while True:
-                        token = loop.send(sent)[0]
-                        self._turn.pause()
-                        sent = yield token
-                        self._turn.resume()
+                loop = draws(context, sampler, None, processors=processors, stop_when=any_of(criteria))
+                yield from tokens_of(loop, self._turn)
 
         return run()
 
@@ -435,26 +427,28 @@ class Llama:
     ) -> Any:
         """Complete a text, in which control tokens are recognized, or a list of tokens, taken as it is.
 
+        suffix: fill in what stands between prompt and suffix; neither is read as control tokens then.
         max_tokens: None, 0 or -1: to the end of the context. logprobs: how many likeliest tokens to report.
         **more: other fields of SamplingParams (typical_p, dry_multiplier, samplers, ...).
         Returns: the `text_completion` dictionary; with stream=True an iterator of its chunks.
         Errors: ParameterError; ContextOverflowError where the prompt leaves no room for a token.
         """
         params = self._sampling(
-            "create_completion", {**more, "suffix": suffix}, compat.COMPLETION,
+            "create_completion", more, compat.COMPLETION,
             max_tokens=max_tokens, temperature=temperature, top_p=top_p, min_p=min_p, top_k=top_k,
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
             repeat_penalty=repeat_penalty, seed=seed,
             stop=stop, logprobs=logprobs, logit_bias=logit_bias,
         )  # fmt: skip
-        ids = self._prompt(prompt)
+        context, tokenizer = self._context, self._tokenizer
+        ids = completion_prompt(tokenizer, prompt, suffix, context.n_ctx, spm_infill=self.spm_infill)
         text = prompt if isinstance(prompt, str) else self.detokenize(ids).decode("utf-8", "replace")
         request = Request(
             ids, params, self._seed(params), echo=text if echo else None, offset=len(text),
             processors=callables("logits_processor", logits_processor),
             criteria=callables("stopping_criteria", stopping_criteria),
         )  # fmt: skip
-        shape = CompletionShape(self._tokenizer, model or self.model_path, scored=logprobs is not None)
+        shape = CompletionShape(tokenizer, model or self.model_path, scored=logprobs is not None)
         return self._serve(request, shape, stream=stream)
 
     __call__ = create_completion
@@ -489,61 +483,94 @@ class Llama:
         """
         if top_logprobs is not None and not logprobs:
             raise ParameterError("top_logprobs needs logprobs=True")
+        context, tokenizer, chat = self._context, self._tokenizer, self._parts.chat
+        if chat is None:
+            raise missing_template()
         params = self._sampling(
             "create_chat_completion", more, compat.CHAT,
             max_tokens=max_tokens, temperature=temperature, top_p=top_p, min_p=min_p, top_k=top_k,
             frequency_penalty=frequency_penalty, presence_penalty=presence_penalty,
             repeat_penalty=repeat_penalty, seed=seed,
-            stop=stop, logprobs=(top_logprobs or 0) if logprobs else None, logit_bias=logit_bias,
+            stop=chat.stops(stop), logprobs=(top_logprobs or 0) if logprobs else None, logit_bias=logit_bias,
         )  # fmt: skip
-        tokenizer = self._tokenizer
-        if self._template is None:
-            raise missing_template()
-        ids = self._ids(self._template.encode(tokenizer, messages))
+        ids = self._ids(chat.template.encode(tokenizer, messages, n_ctx=context.n_ctx))
         processors = callables("logits_processor", logits_processor)
         request = Request(ids, params, self._seed(params), processors=processors)
         shape = ChatShape(tokenizer, model or self.model_path, scored=bool(logprobs))
         return self._serve(request, shape, stream=stream)
 
-    def _prompt(self, prompt: str | Sequence[int]) -> Tokens:
-        if isinstance(prompt, (bytes, bytearray)) or not isinstance(prompt, Iterable):
-            raise ParameterError(
-                f"the prompt must be a str or a list of tokens, not {type(prompt).__name__}",
-                "Decode bytes, or call tokenize(...) on them.",
-            )
-        if not isinstance(prompt, str):
-            ids = self._ids(prompt)
-            if not len(ids):
-                raise ParameterError("the prompt is empty", "Give at least one token.")
-            return ids
-        tokenizer = self._tokenizer
-        tokens = tokenizer.with_bos(tokenizer.encode(prompt, special=True))
-        if not tokens:
-            if tokenizer.bos_id is None:
-                raise ParameterError(
-                    "the prompt is empty and the model has no token to begin a text", "Give some text."
-                )
-            tokens = [tokenizer.bos_id]
-        return self._ids(tokens)
+    def create_chat_completion_openai_v1(self, *args: Any, **kwargs: Any) -> Any:
+        """`create_chat_completion` with the openai package's objects for results."""
+        return as_openai(self.create_chat_completion(*args, **kwargs))
 
     def _serve(self, request: Request, shape: Shape, *, stream: bool) -> Any:
-        context, n = self._context, len(request.prompt)
-        if n >= context.n_ctx:
-            raise ContextOverflowError(
-                f"the prompt has {n} tokens: no room for an answer in the context of {context.n_ctx}",
-                "Shorten the prompt, or open the model with a larger n_ctx (-c).",
-            )
-        run = Run(request, context, self._tokenizer)
+        context = self._context
+        if len(request.prompt) >= context.n_ctx:
+            raise too_long(len(request.prompt), context.n_ctx)
+        cached = (
+            None if self.cache is None else states.Cached(self.cache, self._identity, self._defaults.seed)
+        )
+        run = Run(request, context, self._tokenizer, cached)
         return stream_of(run, self._turn, shape) if stream else whole_of(run, self._turn, shape)
+
+    # Embeddings
+
+    def embed(
+        self,
+        input: Texts,
+        normalize: bool = False,
+        truncate: bool = False,
+        return_count: bool = False,
+    ) -> Any:
+        """Vectors of texts, or of lists of tokens; the tokens held stay as they are.
+
+        normalize: to length 1. truncate: take the beginning of what is longer than the context.
+        Returns: for one text its vector, without pooling one a token; for several a list of those; with
+        return_count a tuple of that and the number of tokens.
+        Errors: ParameterError; ContextOverflowError.
+        """
+        model, context, texts = self._model, self._context, texts_of(input)
+        pooling = pooling_of(self._load_params.pooling_type, self._parts.pooling_in_file)
+        embedder = Embedder(model, self._tokenizer, pooling, n_ctx=context.n_ctx, n_batch=self.n_batch)
+        inputs = [embedder.tokens(text, truncate=truncate) for text in texts[0]]
+        vectors = [embedder.embed(tokens, normalize=normalize).tolist() for tokens in inputs]
+        result = vectors[0] if texts[1] else vectors
+        return (result, sum(map(len, inputs))) if return_count else result
+
+    def create_embedding(self, input: Texts, model: str | None = None) -> dict[str, Any]:
+        """`embed` as the embeddings API answers. Errors: as `embed`."""
+        vectors, n_tokens = self.embed(input, return_count=True)
+        return response([vectors] if texts_of(input)[1] else vectors, model or self.model_path, n_tokens)
+
+    # States
+
+    def save_state(self) -> states.LlamaState:
+        """What is held now: tokens, keys and values, logits, seed. It can be pickled, or written as bytes."""
+        with self._turn.lock(), self._turn:
+            return states.save(self._context, self._identity, self._defaults.seed)
+
+    def load_state(self, state: states.LlamaState) -> None:
+        """Go on from a state. Error: ParameterError for one of another model or n_ctx, or no state at all."""
+        with self._turn.lock(), self._turn:
+            states.load(self._context, self._identity, state)
+        self.set_seed(state.seed)
+
+    def set_cache(self, cache: states.BaseLlamaCache | None) -> None:
+        """Keep the states of finished requests in `cache`, and begin later ones from them. It changes no
+        answer. Without one (None) only what the latest request left is reused.
+        """
+        if cache is not None and not (hasattr(cache, "__getitem__") and hasattr(cache, "__setitem__")):
+            raise ParameterError(
+                f"a cache has __getitem__ and __setitem__; {cache!r} has not", "Take LlamaRAMCache()."
+            )
+        self.cache = cache
 
     # Lifetime
 
     def close(self) -> None:
         """Give the memory back; later calls are errors. A request of another thread is waited for."""
         with self._reading():
-            if self._context_or_none is not None:
-                self._context_or_none.close()
-            self._context_or_none = self._tokenizer_or_none = self._template = self._model_or_none = None
+            self._parts.close()
 
     def __enter__(self) -> Self:
         return self
@@ -558,37 +585,10 @@ class Llama:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
-            f"Llama.{name} of llama-cpp-python is not supported yet"
-            if name in compat.METHODS
+            f"Llama.{name} of llama-cpp-python has no counterpart: {compat.ATTRIBUTES[name]}"
+            if name in compat.ATTRIBUTES
             else f"{type(self).__name__!r} object has no attribute {name!r}"
         )
-
-
-def _progress(verbose: bool) -> bool | None:
-    """Silent when not verbose; otherwise the hub sees for itself whether somebody watches."""
-    return None if verbose else False
-
-
-def _locate(model_path: str | os.PathLike[str], verbose: bool) -> str:
-    path = os.fspath(model_path) if isinstance(model_path, os.PathLike) else model_path
-    if not isinstance(path, str):
-        raise ParameterError(f"model_path must be a str or a path, not {type(model_path).__name__}")
-    if os.path.isfile(path):
-        return path
-    from .hub import resolve
-
-    return str(resolve(path, progress=_progress(verbose)))
-
-
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, (str, bool, int, float))
-
-
-def _as_text(value: str | bool | int | float) -> str:
-    """A metadata value as llama-cpp-python has it: a string; floats as short as a float32 allows."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(np.float32(value)) if isinstance(value, float) else str(value)
 
 
 def _id_or_minus_one(token: int | None) -> int:

@@ -169,6 +169,22 @@ def _bias_table(value: Any) -> dict[int, float]:
     return table
 
 
+def _metadata(value: Any) -> Mapping[str, Any]:
+    """Scalars by metadata key."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ParameterError(f"kv_overrides must map metadata keys to values, not {value!r}")
+    for key, one in value.items():
+        wide = isinstance(one, int) and not -(2**63) <= one < 2**63
+        if not isinstance(key, str) or not key or not isinstance(one, (bool, int, float, str)) or wide:
+            raise ParameterError(
+                f"kv_overrides must map metadata keys to bool, int, float or str, not {key!r} to {one!r}",
+                'Write {"tokenizer.ggml.add_bos_token": False}, for example.',
+            )
+    return dict(value)
+
+
 # The samplers in their default order, each with the parameters that turn it on.
 SAMPLERS: dict[str, tuple[str, ...]] = {
     "penalties": ("repeat_penalty", "frequency_penalty", "presence_penalty"),
@@ -330,6 +346,9 @@ class LoadParams:
         None, "Threads; 0: the physical cores this process may use.", int,
         low=0, high=1024, optional=True, off=(0,), flags=("--threads", "-t"),
     )  # fmt: skip
+    n_threads_batch: int | None = _param(
+        None, "Threads for prompts: the same that answer.", int, low=0, optional=True, off=(0,)
+    )
     n_batch: int = _param(512, "Prompt tokens evaluated at a time.", int, low=1)
     pre: str | None = _param(
         None, "Pre-tokenizer to use instead of the one the file names.", str, optional=True
@@ -337,9 +356,52 @@ class LoadParams:
     chat_template: str | None = _param(
         None, "Chat template (Jinja source) to use instead of the one in the file.", str, optional=True
     )
+    chat_format: str | None = _param(
+        None, "Name of a well-known chat format to use instead of the file's template.", str, optional=True
+    )
+    pooling_type: int | None = _param(
+        None, "One vector a text for embeddings: 1 mean, 2 first, 3 last token; 0: a vector a token.", int,
+        low=-1, high=3, optional=True, off=(-1,),
+    )  # fmt: skip
+    rope_scaling_type: int | None = _param(
+        None, "Stretching of positions: 0 none, 1 linear, 2 yarn, 3 longrope, instead of the file's.", int,
+        low=-1, high=3, optional=True, off=(-1,),
+    )  # fmt: skip
+    rope_freq_base: float | None = _param(
+        None, "Base of the rope frequencies instead of the file's.", float, low=0, optional=True, off=(0,)
+    )
+    rope_freq_scale: float | None = _param(
+        None, "Factor of positions (0.5: twice the context) instead of the file's.", float,
+        low=0, optional=True, off=(0,),
+    )  # fmt: skip
+    yarn_attn_factor: float | None = _param(
+        None, "Yarn's factor of the magnitude; 1: the file's.", float, above=0, optional=True, off=(1,)
+    )
+    yarn_beta_fast: float | None = _param(
+        None, "Turns above which yarn leaves a frequency alone; 32: the file's.", float,
+        above=0, optional=True, off=(32,),
+    )  # fmt: skip
+    yarn_beta_slow: float | None = _param(
+        None, "Turns below which yarn stretches a frequency in full; 1: the file's.", float,
+        above=0, optional=True, off=(1,),
+    )  # fmt: skip
+    yarn_orig_ctx: int | None = _param(
+        None, "The context yarn's model was first trained with; 0: the file's.", int,
+        low=0, high=2**30, optional=True, off=(0,),
+    )  # fmt: skip
+    kv_overrides: Mapping[str, bool | int | float | str] = _param(
+        None, "Metadata to take instead of the file's: key to value.", dict
+    )
 
     def __post_init__(self) -> None:
         _check_all(self)
+        if self.n_threads_batch not in (None, self.n_threads):
+            raise ParameterError(
+                f"n_threads_batch={self.n_threads_batch} differs from n_threads={self.n_threads}: "
+                "not supported yet",
+                "The same threads compute prompts and answers.",
+            )
+        object.__setattr__(self, "kv_overrides", _metadata(self.kv_overrides))
 
 
 def random_seed() -> int:

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from .completion import Answer, Piece, PromptScorer, Scored, Shape, usage
 from .errors import ParameterError
-from .generation import Context, Logits, LogitsProcessor, StoppingCriterion, Tokens, Turn, draws, make_sampler
+from .generation import (
+    Context,
+    Draw,
+    Logits,
+    LogitsProcessor,
+    StoppingCriterion,
+    Tokens,
+    Turn,
+    draws,
+    make_sampler,
+)
 
 if TYPE_CHECKING:
     from .params import SamplingParams
+    from .states import Cached
     from .text.tokenizer import Tokenizer
 
 
@@ -37,8 +48,11 @@ class Request:
 class Run:
     """A request in progress. finish_reason and usage are final once the pieces are exhausted."""
 
-    def __init__(self, request: Request, context: Context, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self, request: Request, context: Context, tokenizer: Tokenizer, cached: Cached | None = None
+    ) -> None:
         self._request = request
+        self._cached = cached
         self._context = context
         self._tokenizer = tokenizer
         self._sampler = make_sampler(tokenizer, request.params, request.seed)
@@ -74,12 +88,16 @@ class Run:
         )
         with closing(loop):
             yield from self._answer.pieces(loop)
+        if self._cached is not None:
+            self._cached.keep(context)
 
     def _prefill(self) -> list[Scored]:
         """Evaluate what the prompt does not share with the tokens held; all of it if they are scored."""
         request, context = self._request, self._context
         n_top = request.params.logprobs
         if request.echo is None or n_top is None:
+            if self._cached is not None:
+                self._cached.recall(context, request.prompt)
             self._n_cached = context.resume(request.prompt)
             context.eval(request.prompt[self._n_cached :])
             return []
@@ -108,6 +126,17 @@ def stream(run: Run, turn: Turn, shape: Shape) -> Iterator[dict[str, Any]]:
             yield chunk
             turn.resume()
     yield shape.closing(run.finish_reason)
+
+
+def tokens_of(loop: Generator[Draw, Any, None], turn: Turn) -> Generator[int, Sequence[int] | None, None]:
+    """The tokens alone, handed out like a stream's pieces; what is sent goes to the loop."""
+    sent: Sequence[int] | None = None
+    with suppress(StopIteration):
+        while True:
+            token = loop.send(sent)[0]
+            turn.pause()
+            sent = yield token
+            turn.resume()
 
 
 def callables(name: str, given: Any) -> tuple[Any, ...]:

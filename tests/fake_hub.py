@@ -19,6 +19,9 @@ class FakeHub(ThreadingHTTPServer):
     """`repos`: "owner/repo" -> {file: bytes}; `wheels`: wheel file name -> bytes; `log`: the requests.
 
     A file in `cut` is served only to half its length, then the connection is closed.
+    `branches`: ("owner/repo", name) -> (commit, {file: bytes}), beside the main one.
+    `tokens`: (host asked, path, Authorization header or None) of each request.
+    `storage`: a host that files are redirected to, under /storage/.
     """
 
     daemon_threads = True
@@ -30,6 +33,17 @@ class FakeHub(ThreadingHTTPServer):
         self.wheels: dict[str, bytes] = {}
         self.cut: set[str] = set()
         self.log: list[str] = []
+        self.branches: dict[tuple[str, str], tuple[str, dict[str, bytes]]] = {}
+        self.tokens: list[tuple[str, str, str | None]] = []
+        self.storage = ""
+
+    def commit(self, repo: str, revision: str) -> tuple[str, dict[str, bytes]] | None:
+        """(commit, files) of a branch or commit."""
+        if revision in ("main", COMMIT):
+            return COMMIT, self.repos[repo]
+        known = [self.branches[key] for key in self.branches if key[0] == repo]
+        named = self.branches.get((repo, revision))
+        return named or next((branch for branch in known if branch[0] == revision), None)
 
     @property
     def url(self) -> str:
@@ -76,6 +90,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.split("?")[0].replace("%2F", "/")
         self.server.log.append(f"{self.command} {path}")
+        self.server.tokens.append(
+            (self.headers.get("Host", "").split(":")[0], path, self.headers.get("Authorization"))
+        )
+        if path.startswith("/storage/"):
+            path = path.removeprefix("/storage")
         if match := re.fullmatch(r"/simple/([^/]+)/", path):
             self._index(match[1])
         elif path.startswith("/wheels/"):
@@ -86,7 +105,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif match := re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/([^/]+)", path):
             if self._refused(match[1], match[2]):
                 return
-            files = self.server.repos[match[1]]
+            found = self.server.commit(match[1], match[2])
+            assert found is not None
+            files = found[1]
             tree = [{"type": "file", "path": f, "size": len(d), "oid": "0" * 40} for f, d in files.items()]
             self._send(200, json.dumps(tree).encode(), kind="application/json")
         elif match := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
@@ -110,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         code = (
             ("RepoNotFound", 404) if repo not in self.server.repos
             else ("GatedRepo", 403) if repo in self.server.gated
-            else ("RevisionNotFound", 404) if revision not in ("main", COMMIT)
+            else ("RevisionNotFound", 404) if self.server.commit(repo, revision) is None
             else None
         )  # fmt: skip
         if code:
@@ -119,11 +140,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _info(self, repo: str, revision: str) -> None:
         if not self._refused(repo, revision):
-            files = [{"rfilename": f, "size": len(d)} for f, d in self.server.repos[repo].items()]
+            found = self.server.commit(repo, revision)
+            assert found is not None
+            files = [{"rfilename": f, "size": len(d)} for f, d in found[1].items()]
             body = {
                 "id": repo,
                 "modelId": repo,
-                "sha": COMMIT,
+                "sha": found[0],
                 "siblings": files,
                 "private": False,
                 "tags": [],
@@ -133,15 +156,24 @@ class _Handler(BaseHTTPRequestHandler):
     def _file(self, repo: str, revision: str, file: str) -> None:
         if self._refused(repo, revision):
             return
-        if file not in self.server.repos[repo]:
+        found = self.server.commit(repo, revision)
+        if found is None or file not in found[1]:
             self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
             return
-        data = self.server.repos[repo][file]
+        data = found[1][file]
         headers = {
             "ETag": f'"{hashlib.sha256(data).hexdigest()}"',
-            "X-Repo-Commit": COMMIT,
+            "X-Repo-Commit": found[0],
             "Accept-Ranges": "bytes",
         }
+        if self.server.storage and not self.path.startswith("/storage/"):
+            headers |= {
+                "X-Linked-Etag": headers["ETag"],
+                "X-Linked-Size": str(len(data)),
+                "Location": f"http://{self.server.storage}:{self.server.server_port}/storage{self.path}",
+            }
+            self._send(302, b"", headers)
+            return
         start = self.headers.get("Range")
         if start and self.command == "GET":
             first = int(start.split("=")[1].split("-")[0])

@@ -8,6 +8,8 @@ from typing import Any
 
 N_VOCAB = 96
 
+POOLED = ("llama", "gemma3", "gpt2")  # cases that keep hidden states: mean, first, last (3, n_embd)
+
 COMMON = {
     "vocab_size": N_VOCAB,
     "hidden_size": 48,

@@ -22,7 +22,7 @@ import gguf
 import numpy as np
 import torch
 import transformers
-from golden_cases import CASES, COMMON, N_VOCAB, Case
+from golden_cases import CASES, COMMON, N_VOCAB, POOLED, Case
 
 TESTS = Path(__file__).resolve().parent
 State = dict[str, np.ndarray]  # parameters by transformers' names
@@ -274,7 +274,10 @@ def main() -> None:
         model = build_model(case)
         tokens = np.random.default_rng(case.n_tokens).integers(0, N_VOCAB, case.n_tokens, dtype=np.int32)
         with torch.no_grad():
-            logits = model(torch.from_numpy(tokens)[None].long()).logits[0].numpy()
+            inputs = torch.from_numpy(tokens)[None].long()
+            logits = model(inputs).logits[0].numpy()
+            hidden = model.base_model(inputs).last_hidden_state[0].numpy()
+        pooled = {"pooled": np.stack([hidden.mean(0), hidden[0], hidden[-1]])} if case.name in POOLED else {}
         rows = golden_rows(case.n_tokens)
         (TESTS / "fixtures").mkdir(exist_ok=True)
         (TESTS / "golden").mkdir(exist_ok=True)
@@ -284,6 +287,7 @@ def main() -> None:
             tokens=tokens,
             rows=rows,
             logits=logits[rows].astype(np.float32),
+            **pooled,
         )
         size = (TESTS / "fixtures" / f"{case.name}.gguf").stat().st_size
         print(

@@ -14,9 +14,8 @@ import pytest
 import tiny
 
 from pyllamacpp import Llama
-from pyllamacpp.errors import (
-    ParameterError,
-)
+from pyllamacpp.completion import token_bytes
+from pyllamacpp.errors import ParameterError
 
 PROMPT = "the hello and the well"
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
@@ -175,6 +174,45 @@ def test_answer_logprobs_are_those_of_the_drawn_tokens(path: Path) -> None:
         want = log_softmax(llm.scores)[len(prompt) - 1 :]
         assert len(ids) == len(drawn) - 1  # the last one was never evaluated
         assert drawn[:-1] == pytest.approx([want[i, t] for i, t in enumerate(ids)], abs=1e-5)
+
+
+def test_chat_logprobs_are_those_of_scores_and_bytes_are_the_tokens_own(path: Path) -> None:
+    """Before temperature, bias and penalties; tokens that are parts of characters have their bytes."""
+    with Llama(path, logits_all=True, verbose=False) as llm:
+        options: dict[str, Any] = {"logprobs": True, "top_logprobs": 4, "temperature": 3.0, "top_k": 0}
+        options |= {"logit_bias": ENDLESS, "repeat_penalty": 1.3, "max_tokens": 40, "seed": 3, "min_p": 0.0}
+        choice = llm.create_chat_completion(MESSAGES, **options)["choices"][0]
+        entries = choice["logprobs"]["content"]
+        n = len(entries)
+        rows = log_softmax(llm.scores)[-n:]  # the last token was never evaluated
+        for entry, row in zip(entries, rows, strict=True):
+            order = np.argsort(-row, kind="stable")[:4]
+            assert [bytes(top["bytes"]) for top in entry["top_logprobs"]] == [
+                token_bytes(llm.tokenizer(), int(token)) for token in order
+            ]
+            np.testing.assert_allclose(
+                [top["logprob"] for top in entry["top_logprobs"]], row[order], atol=1e-4
+            )
+        ids = [*llm.eval_tokens[1 - n :], None]
+        for entry, row, token in zip(entries, rows, ids, strict=True):
+            if token is not None:
+                assert entry["logprob"] == pytest.approx(row[token], abs=1e-4)
+                assert bytes(entry["bytes"]) == token_bytes(llm.tokenizer(), token)
+        data = b"".join(bytes(entry["bytes"]) for entry in entries)
+        assert data.decode("utf-8", "replace") == choice["message"]["content"]
+        assert any("\ufffd" in entry["token"] for entry in entries), "no part of a character was drawn"
+        assert json.loads(json.dumps(choice, allow_nan=False)) == choice
+
+
+def test_banned_tokens_have_no_logprobs(llm: Llama) -> None:
+    """A logits_processor's -infinity is no number for JSON."""
+
+    def only(tokens: np.ndarray, logits: np.ndarray) -> np.ndarray:
+        return np.where(np.isin(np.arange(len(logits)), [5, 6]), logits, -np.inf)
+
+    result = llm([1, 2], max_tokens=3, logprobs=5, logits_processor=only)["choices"][0]["logprobs"]
+    assert all(len(top) == 2 for top in result["top_logprobs"])
+    json.dumps(result, allow_nan=False)
 
 
 # The same tokens, always

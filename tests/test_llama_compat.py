@@ -226,8 +226,8 @@ def test_refusals_that_matter(path: Path, llm: Llama) -> None:
     for model in (None, 5, b"x"):
         with pytest.raises(ParameterError, match="model_path must be"):
             Llama(model)
-    with pytest.raises(AttributeError, match="create_embedding of llama-cpp-python is not supported yet"):
-        _ = llm.create_embedding
+    with pytest.raises(AttributeError, match=r"Llama\.ctx of llama-cpp-python has no counterpart"):
+        _ = llm.ctx
     with pytest.raises(ModelNotFoundError):
         Llama(path.with_name("absent.gguf"), verbose=False)
     assert not hasattr(llm, "absent")

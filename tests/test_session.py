@@ -62,6 +62,7 @@ class AnyOrder(RuleBasedStateMachine):
         super().__init__()
         self.session = _core.Session(self.model, 200)
         self.held: list[int] = []
+        self.saved: tuple[list[int], NDArray[np.uint8]] = ([], self.session.save())
 
     @rule(
         ids=st.lists(st.integers(0, 299), min_size=1, max_size=90),
@@ -83,6 +84,36 @@ class AnyOrder(RuleBasedStateMachine):
         self.held = self.held[: int(share * len(self.held))]
         self.session.truncate(len(self.held))
 
+    @rule()
+    def save(self) -> None:
+        self.saved = (list(self.held), self.session.save())
+        assert self.saved[1].nbytes == self.session.kv_bytes
+
+    @rule(elsewhere=st.booleans())
+    def restore(self, elsewhere: bool) -> None:
+        self.held, pages = list(self.saved[0]), self.saved[1]
+        if elsewhere:
+            self.session = _core.Session(self.model, 200)
+        self.session.restore(len(self.held), pages)
+
+    @rule(n_tokens=st.sampled_from([-1, 1, 64, 129, 201]), byte=st.integers(0, 255))
+    def refused_pages(self, n_tokens: int, byte: int) -> None:
+        n_pages = 0 if n_tokens < 0 else 4 if n_tokens == 201 else (n_tokens + 63) // 64
+        n_bytes = n_pages * 64 * self.model.kv_bytes_per_token
+        odd = np.full(n_bytes + (n_tokens <= 64), byte if n_tokens > 64 else 0, np.uint8)
+        if n_tokens == 129 and byte & 0x7C != 0x7C:
+            return  # these are pages
+        with pytest.raises(ParameterError):
+            self.session.restore(n_tokens, odd)
+
+    @rule(ids=st.lists(st.integers(0, 299), min_size=1, max_size=90))
+    def embed(self, ids: list[int]) -> None:
+        if len(self.held) + len(ids) <= 200:
+            got = self.session.embed(np.array(ids, np.int32))
+            self.held += ids
+            whole = _core.Session(self.model, 200).embed(np.array(self.held, np.int32))
+            assert (got == whole[-len(ids) :]).all()
+
     @rule(bad=st.sampled_from([[], [-1], [300], [5, 2**31 - 1]]))
     def refused(self, bad: list[int]) -> None:
         with pytest.raises(ParameterError):
@@ -98,7 +129,7 @@ class AnyOrder(RuleBasedStateMachine):
 def test_any_order(model: _core.Model) -> None:
     AnyOrder.model = model
     case = AnyOrder.TestCase
-    case.settings = settings(max_examples=15, stateful_step_count=12, deadline=None, derandomize=True)
+    case.settings = settings(max_examples=20, stateful_step_count=14, deadline=None, derandomize=True)
     case("runTest").runTest()
 
 

@@ -86,6 +86,8 @@ class Backend {
 
   virtual std::unique_ptr<Weight> upload(const TensorSource& tensor, WeightUse use) = 0;
   virtual size_t kv_page_bytes(const KvShape& kv) const = 0;
+  virtual bool kv_is_finite(
+      std::span<const uint8_t> pages) const = 0;  // of pages from outside: store_kv writes no others
 
   virtual void get_rows(Mat y, const Weight& table, std::span<const int32_t> ids) = 0;
   // Over groups of w.cols columns (a head, or the whole row), group i with row i % w.rows of w; w may be null (whole

@@ -95,7 +95,12 @@ std::vector<File::Shard> File::open_set(Shard first) {
   return shards;
 }
 
-File::File(std::string path, std::vector<Shard> shards) : path_(std::move(path)), shards_(std::move(shards)) {
+File::File(std::string path, std::vector<Shard> shards, std::vector<Override> overrides)
+    : path_(std::move(path)), overrides_(std::move(overrides)), shards_(std::move(shards)) {
+  for (const Override& one : overrides_) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(one.bytes.data());
+    shards_[0].header.metadata.override(one.key, {.type = one.type, .bytes = {bytes, one.bytes.size()}});
+  }
   for (size_t s = 0; s < shards_.size(); s++) {
     for (Tensor& tensor : shards_[s].header.tensors) {
       tensor.shard = int(s);
@@ -115,8 +120,8 @@ File::File(std::string path, std::vector<Shard> shards) : path_(std::move(path))
                 "Download the shards again, all from the same place.");
 }
 
-std::shared_ptr<const File> File::open(const std::string& path) {
-  return std::shared_ptr<const File>(new File(path, open_set(open_shard(path))));
+std::shared_ptr<const File> File::open(const std::string& path, std::vector<Override> overrides) {
+  return std::shared_ptr<const File>(new File(path, open_set(open_shard(path)), std::move(overrides)));
 }
 
 std::vector<std::string> File::shards() const {

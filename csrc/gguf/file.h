@@ -14,12 +14,20 @@
 
 namespace pllm::gguf {
 
+// A metadata value that takes the place of the file's own.
+struct Override {
+  std::string key;
+  ValueType type;  // a scalar or a string
+  std::string bytes;
+};
+
 class File {
  public:
   // Opens a model by its path; any shard of a split model opens the whole set (its siblings are found by name).
   // Error io: the file or a shard cannot be opened. Error bad_file: not GGUF, truncated, corrupt, shards that do not
-  // belong together. Error unsupported_model: a tensor type that is not known.
-  static std::shared_ptr<const File> open(const std::string& path);
+  // belong together. Error unsupported_model: a tensor type that is not known. Error bad_value: an override of another
+  // kind than the file's value.
+  static std::shared_ptr<const File> open(const std::string& path, std::vector<Override> overrides = {});
 
   const std::string& path() const { return path_; }  // as given to open()
   std::vector<std::string> shards() const;           // paths in order; one if the model is not split
@@ -52,9 +60,10 @@ class File {
   static Shard open_shard(const std::string& path);
   // The siblings of `first` in order, `first` among them; checks that they belong together.
   static std::vector<Shard> open_set(Shard first);
-  File(std::string path, std::vector<Shard> shards);
+  File(std::string path, std::vector<Shard> shards, std::vector<Override> overrides);
 
   std::string path_;
+  const std::vector<Override> overrides_;  // the metadata's views of them
   std::vector<Shard> shards_;
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string_view, size_t> index_;

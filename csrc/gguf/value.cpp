@@ -58,6 +58,9 @@ std::optional<double> to_double(const Value& value) {
   }
 }
 
+bool is_float(ValueType type) { return type == ValueType::f32 || type == ValueType::f64; }
+bool is_integer(ValueType type) { return scalar_size(type) != 0 && type != ValueType::boolean && !is_float(type); }
+
 std::string describe(const Value& value) {
   if (value.type != ValueType::array) return std::string(name_of(value.type));
   return "array of " + std::string(name_of(value.element_type));
@@ -97,7 +100,35 @@ bool Metadata::add(std::string_view key, const Value& value) {
 
 const Value* Metadata::find(std::string_view key) const {
   const auto it = index_.find(key);
-  return it == index_.end() ? nullptr : &entries_[it->second].value;
+  if (it == index_.end()) return nullptr;
+  const Entry& entry = entries_[it->second];
+  if (entry.asked) *entry.asked = true;
+  return &entry.value;
+}
+
+void Metadata::override(std::string_view key, const Value& value) {
+  const auto it = index_.find(key);
+  if (it == index_.end()) {
+    add(key, value);
+    entries_.back().asked = std::make_shared<std::atomic<bool>>(false);
+    return;
+  }
+  Value& own = entries_[it->second].value;
+  const bool integers = is_integer(own.type) && is_integer(value.type);
+  const bool floats = is_float(own.type) && (is_float(value.type) || is_integer(value.type));
+  if (!integers && !floats && own.type != value.type)
+    throw Error(
+        ErrorKind::bad_value,
+        "metadata '" + std::string(key) + "' has type " + describe(own) + " in the file, not " + describe(value),
+        "Override it with a value of the file's kind.");
+  own = value;
+}
+
+std::vector<std::string_view> Metadata::unasked() const {
+  std::vector<std::string_view> keys;
+  for (const Entry& entry : entries_)
+    if (entry.asked && !*entry.asked) keys.push_back(entry.key);
+  return keys;
 }
 
 std::optional<int64_t> Metadata::integer(std::string_view key) const {

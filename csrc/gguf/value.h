@@ -1,8 +1,10 @@
 // Metadata values: views into the header, checked when the file was opened and decoded when asked for.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -54,8 +56,12 @@ class Metadata {
   struct Entry {
     std::string_view key;
     Value value;
+    std::shared_ptr<std::atomic<bool>> asked = {};  // of a value that the file does not have
   };
   bool add(std::string_view key, const Value& value);  // false if the key is there already
+  // In place of the file's value, or beside them. Error bad_value if the file's is of another kind.
+  void override(std::string_view key, const Value& value);
+  std::vector<std::string_view> unasked() const;  // keys that only override() knows and that nobody looked for
   const std::vector<Entry>& entries() const { return entries_; }
   const Value* find(std::string_view key) const;
 

@@ -11,6 +11,10 @@ struct Step {  // views of this step's activations, in the shapes of Buffers
   Buffers& buffers;
   Mat x, h, y, q, k, v, att;
   RopeTable rope_global, rope_local;
+
+  void note(std::string_view name, int layer, Mat values) const {
+    if (batch.tap) (*batch.tap)(name, layer, values);
+  }
 };
 
 Step prepare(const Model& model, Buffers& b, const Batch& batch) {
@@ -43,6 +47,7 @@ void embed(const Step& s) {
     be.get_rows(s.y, *w.position_embd, s.batch.positions);
     be.add(s.x, s.y, 1);
   }
+  s.note("embd", -1, s.x);
 }
 
 // out = attention over the pages of this layer, after adding this batch's keys and values to them.
@@ -61,6 +66,9 @@ void attention(const Step& s, const Layer& l, int il, Mat in, Mat out) {
 
   const Product qkv[] = {{l.wq.get(), l.bq.get(), s.q}, {l.wk.get(), l.bk.get(), s.k}, {l.wv.get(), l.bv.get(), s.v}};
   be.matmul(in, qkv);
+  s.note("q", il, s.q);
+  s.note("k", il, s.k);
+  s.note("v", il, s.v);
   if (l.q_norm) be.norm(s.q, s.q, arch.norm, l.q_norm.get(), nullptr, p.norm_eps);
   if (l.k_norm) be.norm(s.k, s.k, arch.norm, l.k_norm.get(), nullptr, p.norm_eps);
   if (p.has_rope(il) && !s.model.weights().position_embd) {
@@ -68,10 +76,24 @@ void attention(const Step& s, const Layer& l, int il, Mat in, Mat out) {
     be.rope(s.q, p.head_dim_k, arch.rope, rope);
     be.rope(s.k, p.head_dim_k, arch.rope, rope);
   }
+  s.note("q_rope", il, s.q);
+  s.note("k_rope", il, s.k);
   be.store_kv(shape, s.k, s.v, s.batch.sequences);
   be.attention(s.att, s.q, shape, s.batch.sequences);
+  s.note("attn", il, s.att);
   const Product o[] = {{l.wo.get(), l.bo.get(), out}};
   be.matmul(s.att, o);
+  s.note("attn_out", il, out);
+}
+
+// Which experts each row went to, the best first, and their weights (the shared expert's last).
+void note_experts(const Step& s, int il) {
+  if (!s.batch.tap) return;
+  ExpertBuffers& b = s.buffers.experts;
+  const int64_t n = s.x.rows, n_used = s.model.hparams().n_expert_used;
+  std::vector<float> ids(b.chosen.begin(), b.chosen.end());
+  s.note("experts", il, {ids.data(), n, n_used, n_used});
+  s.note("expert_weights", il, b.factors.mat(n, int64_t(b.slot.size()) / n));
 }
 
 // x += attention(norm(x)); x += feed_forward(norm(x)). Without a norm the first reads x itself, the second what the
@@ -89,38 +111,57 @@ void layer(const Step& s, const Layer& l, int il) {
     be.add(s.x, s.y, p.residual_scale);
   };
   Mat in = l.attn_norm ? normed(l.attn_norm, l.attn_norm_bias) : s.x;
+  s.note("attn_norm", il, in);
   attention(s, l, il, in, s.y);
   if (!l.parallel) join(l.attn_post_norm);
   if (l.ffn_norm) in = normed(l.ffn_norm, l.ffn_norm_bias);
   if (l.parallel) join(l.attn_post_norm);
+  s.note("ffn_norm", il, in);
   if (l.experts) {
     expert_feed_forward(s.model, s.buffers, *l.experts, in, s.y);
+    note_experts(s, il);
   } else {
     feed_forward(s.model, s.buffers, l.ffn, in, s.y);
   }
+  s.note("ffn_out", il, s.y);
   join(l.ffn_post_norm);
+  s.note("layer_out", il, s.x);
 }
 
-// logits of the wanted rows only
-void output(const Step& s, Mat logits) {
+// out (output rows, n_embd)
+void hidden(const Step& s, Mat out) {
+  const Hparams& p = s.model.hparams();
+  const Weights& w = s.model.weights();
+  Backend& be = s.model.backend();
+  be.copy_rows(out, s.x, s.batch.output_rows);
+  be.norm(out, out, s.model.arch().norm, w.output_norm.get(), w.output_norm_bias.get(), p.norm_eps);
+  s.note("output_norm", -1, out);
+}
+
+void project(const Step& s, Mat logits) {
   const Hparams& p = s.model.hparams();
   const Weights& w = s.model.weights();
   Backend& be = s.model.backend();
   const Mat out = s.buffers.out.mat(logits.rows, p.n_embd);
-  be.copy_rows(out, s.x, s.batch.logit_rows);
-  be.norm(out, out, s.model.arch().norm, w.output_norm.get(), w.output_norm_bias.get(), p.norm_eps);
+  hidden(s, out);
   be.matmul_fine(out, {&w.head(), nullptr, logits});
   if (p.logit_scale != 1) be.scale(logits, p.logit_scale);
   if (p.logit_softcap) be.softcap(logits, p.logit_softcap);
+  s.note("logits", -1, logits);
 }
 
 }  // namespace
 
-void forward(const Model& model, Buffers& buffers, const Batch& batch, Mat logits) {
+void forward(const Model& model, Buffers& buffers, const Batch& batch, Output output, Mat result) {
   const Step s = prepare(model, buffers, batch);
   embed(s);
   for (int il = 0; il < model.hparams().n_layer; il++) layer(s, model.weights().layers[size_t(il)], il);
-  if (logits.rows > 0) output(s, logits);
+  if (result.rows == 0) return;
+  if (output == Output::hidden) {
+    hidden(s, result);
+  } else {
+    project(s, result);
+  }
 }
 
 }  // namespace pllm

@@ -1,6 +1,7 @@
 #include "model/session.h"
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <numeric>
 #include <string>
@@ -13,6 +14,12 @@ namespace {
 
 // Rows of one pass: enough for full speed, little enough that activations stay small. Never changes a result.
 constexpr int64_t kMaxRows = 512;
+
+void require_size(size_t bytes, size_t wanted, int n_tokens) {
+  if (n_tokens >= 0 && bytes == wanted) return;
+  throw Error(ErrorKind::bad_value, std::to_string(bytes) + " bytes are not the keys and values of " +
+                                        std::to_string(n_tokens) + " tokens of this model");
+}
 
 }  // namespace
 
@@ -58,21 +65,22 @@ void Session::check(std::span<const int32_t> tokens) const {
   }
 }
 
-void Session::eval(std::span<const int32_t> tokens, Logits which, float* logits) {
+void Session::eval(std::span<const int32_t> tokens, Output output, Rows which, float* result, const Tap* tap) {
   const std::lock_guard own(in_use_);
   check(tokens);
   const int before = sequence_.n_tokens();
   try {
-    run(tokens, which, logits);
+    run(tokens, output, which, result, tap);
   } catch (...) {
     sequence_.truncate(before);
     throw;
   }
 }
 
-void Session::run(std::span<const int32_t> tokens, Logits which, float* logits) {
-  const int64_t n_vocab = model_->hparams().n_vocab;
-  std::vector<int32_t> positions, logit_rows;
+void Session::run(std::span<const int32_t> tokens, Output output, Rows which, float* result, const Tap* tap) {
+  const Hparams& p = model_->hparams();
+  const int64_t width = output == Output::hidden ? p.n_embd : p.n_vocab;
+  std::vector<int32_t> positions, output_rows;
   while (!tokens.empty()) {
     const int n = int(std::min<int64_t>(kMaxRows, int64_t(tokens.size())));
     const bool last = size_t(n) == tokens.size();
@@ -80,21 +88,21 @@ void Session::run(std::span<const int32_t> tokens, Logits which, float* logits) 
     sequence_.reserve(pos0 + n);
     positions.resize(size_t(n));
     std::iota(positions.begin(), positions.end(), pos0);
-    logit_rows.clear();
-    if (which == Logits::all) {
-      logit_rows.resize(size_t(n));
-      std::iota(logit_rows.begin(), logit_rows.end(), 0);
-    } else if (which == Logits::last && last) {
-      logit_rows.push_back(n - 1);
+    output_rows.clear();
+    if (which == Rows::all) {
+      output_rows.resize(size_t(n));
+      std::iota(output_rows.begin(), output_rows.end(), 0);
+    } else if (which == Rows::last && last) {
+      output_rows.push_back(n - 1);
     }
     const SequenceRows rows[] = {{sequence_.pages(), 0, n, pos0}};
-    const auto n_rows = int64_t(logit_rows.size());
+    const auto n_rows = int64_t(output_rows.size());
     const std::lock_guard turn(model_->turn());
-    forward(*model_, buffers_, {tokens.first(size_t(n)), positions, rows, logit_rows, n_ctx_},
-            {logits, n_rows, n_vocab, n_vocab});
+    forward(*model_, buffers_, {tokens.first(size_t(n)), positions, rows, output_rows, n_ctx_, tap}, output,
+            {result, n_rows, width, width});
     if (model_->weights().in_file()) model_->file().check_unchanged();  // rows that were looked up are the model's
     sequence_.extend(n);
-    logits += n_rows * n_vocab;
+    result += n_rows * width;
     tokens = tokens.subspan(size_t(n));
   }
 }
@@ -106,6 +114,40 @@ void Session::truncate(int n_tokens) {
                 "cannot keep " + std::to_string(n_tokens) + " tokens of " + std::to_string(sequence_.n_tokens()));
   }
   sequence_.truncate(n_tokens);
+}
+
+void Session::save(std::span<uint8_t> pages) const {
+  const std::lock_guard own(in_use_);
+  require_size(pages.size(), sequence_.bytes(), sequence_.n_tokens());
+  const size_t page = pool_.page_bytes();
+  for (size_t at = 0; at < pages.size(); at += page) std::memcpy(&pages[at], sequence_.pages()[at / page], page);
+}
+
+void Session::check_saved(int n_tokens, std::span<const uint8_t> pages) const {
+  const size_t n_pages = size_t(std::max(0, n_tokens) + kPageTokens - 1) / kPageTokens;
+  require_size(pages.size(), n_pages * pool_.page_bytes(), n_tokens);
+  if (n_tokens > n_ctx_) {
+    throw Error(ErrorKind::context_overflow,
+                std::to_string(n_tokens) + " tokens do not fit the context of " + std::to_string(n_ctx_));
+  }
+  if (!model_->backend().kv_is_finite(pages))  // masked values count zero times, and zero times NaN is NaN
+    throw Error(ErrorKind::bad_value, "these keys and values are not all numbers");
+}
+
+void Session::restore(int n_tokens, std::span<const uint8_t> pages) {
+  check_saved(n_tokens, pages);
+  const std::lock_guard own(in_use_);
+  const int before = sequence_.n_tokens();
+  try {
+    sequence_.reserve(n_tokens);
+  } catch (...) {
+    sequence_.truncate(before);
+    throw;
+  }
+  const size_t page = pool_.page_bytes();
+  for (size_t at = 0; at < pages.size(); at += page) std::memcpy(sequence_.pages()[at / page], &pages[at], page);
+  sequence_.truncate(std::min(before, n_tokens));
+  sequence_.extend(n_tokens - sequence_.n_tokens());
 }
 
 }  // namespace pllm

@@ -13,7 +13,7 @@ namespace pllm {
 
 class Session {
  public:
-  enum class Logits { none, last, all };
+  enum class Rows { none, last, all };
 
   Session(std::shared_ptr<const Model> model, int n_ctx);
 
@@ -22,18 +22,25 @@ class Session {
   int n_tokens() const;
   size_t kv_bytes() const;
 
-  // Runs the tokens at the next positions. logits: (n_logit_rows(which, n), n_vocab), written row by row.
+  // Runs the tokens at the next positions. result: (n_rows(which, n), n_vocab or n_embd), written row by row.
   // Errors: bad_value (an id outside the vocabulary, no tokens), context_overflow, out_of_memory, io
-  // (the file was cut short); the sequence is as before then.
-  void eval(std::span<const int32_t> tokens, Logits which, float* logits);
-  static int64_t n_logit_rows(Logits which, int64_t n) {
-    return which == Logits::none ? 0 : which == Logits::last ? 1 : n;
-  }
+  // (the file was cut short), what tap throws; the sequence is as before then.
+  void eval(std::span<const int32_t> tokens, Output output, Rows which, float* result, const Tap* tap = nullptr);
+  static int64_t n_rows(Rows which, int64_t n) { return which == Rows::none ? 0 : which == Rows::last ? 1 : n; }
 
   void truncate(int n_tokens);  // keeps the first n_tokens
 
+  // Copies the pages in use, kv_bytes() of them (bad_value where `pages` is of another size). Whole pages: what the
+  // last one holds beyond the tokens held is no matter.
+  void save(std::span<uint8_t> pages) const;
+  // Whether restore() will take them. Errors: bad_value (another number of bytes, no numbers), context_overflow.
+  void check_saved(int n_tokens, std::span<const uint8_t> pages) const;
+  // Holds n_tokens again whose pages save() has copied. Errors: as check_saved, and out_of_memory; the sequence is as
+  // before then.
+  void restore(int n_tokens, std::span<const uint8_t> pages);
+
  private:
-  void run(std::span<const int32_t> tokens, Logits which, float* logits);
+  void run(std::span<const int32_t> tokens, Output output, Rows which, float* result, const Tap* tap);
   void check(std::span<const int32_t> tokens) const;
 
   mutable ForkMutex in_use_;

@@ -91,7 +91,7 @@ TensorInfo tensor_info(const Tensor& tensor) {
 
 py::dict metadata_dict(const gguf::Metadata& metadata) {
   py::dict result;
-  for (const auto& [key, value] : metadata.entries()) result[to_str(key)] = to_python(value);
+  for (const auto& entry : metadata.entries()) result[to_str(entry.key)] = to_python(entry.value);
   return result;
 }
 
@@ -110,12 +110,27 @@ py::array_t<uint8_t> tensor_bytes(const gguf::File& file, const py::str& name) {
 
 py::object to_path(const std::string& path) { return py::module_::import("os").attr("fsdecode")(py::bytes(path)); }
 
-std::unique_ptr<GgufFile> open(const py::object& path) {
+template <class T>
+std::string raw(T value) {
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+gguf::Override to_override(const std::string& key, const py::handle& value) {
+  if (py::isinstance<py::bool_>(value)) return {key, ValueType::boolean, raw(uint8_t(value.cast<bool>()))};
+  if (py::isinstance<py::int_>(value)) return {key, ValueType::i64, raw(value.cast<int64_t>())};
+  if (py::isinstance<py::float_>(value)) return {key, ValueType::f64, raw(value.cast<double>())};
+  return {key, ValueType::string, std::string(view(to_bytes(py::cast<py::str>(value))))};
+}
+
+std::unique_ptr<GgufFile> open(const py::object& path, const py::dict& overrides) {
   const py::bytes bytes = py::module_::import("os").attr("fsencode")(path);
   const std::string native(view(bytes));
+  std::vector<gguf::Override> values;
+  for (const auto& item : overrides)
+    values.push_back(to_override(std::string(view(to_bytes(py::cast<py::str>(item.first)))), item.second));
   auto opened = std::make_unique<GgufFile>();
   const Unlocked unlocked;
-  opened->file = gguf::File::open(native);
+  opened->file = gguf::File::open(native, std::move(values));
   return opened;
 }
 
@@ -165,7 +180,7 @@ void bind_gguf(py::module_& m) {
       "A GGUF model, read and validated; any shard of a split model opens the whole set.\n\n"
       "Raises ModelNotFoundError (cannot be opened, or a shard is missing), ModelFileError (not GGUF,\n"
       "truncated, corrupt) or UnsupportedModelError (a tensor type that is not known).")
-      .def(py::init(&open), py::arg("path"))
+      .def(py::init(&open), py::arg("path"), py::kw_only(), py::arg("overrides") = py::dict())
       .def_property_readonly("path", [](const GgufFile& f) { return to_path(f.file->path()); })
       .def_property_readonly("version", [](const GgufFile& f) { return f.file->version(); })
       .def_property_readonly("shards",
@@ -173,6 +188,12 @@ void bind_gguf(py::module_& m) {
                                py::list paths;
                                for (const std::string& path : f.file->shards()) paths.append(to_path(path));
                                return paths;
+                             })
+      .def_property_readonly("unasked_overrides",
+                             [](const GgufFile& f) {
+                               py::list keys;
+                               for (const std::string_view key : f.file->metadata().unasked()) keys.append(to_str(key));
+                               return keys;
                              })
       .def_property_readonly(
           "metadata",

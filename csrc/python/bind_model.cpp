@@ -24,32 +24,32 @@ std::shared_ptr<Model> load_model(const GgufFile& gguf, int n_threads, const std
   return std::make_shared<Model>(gguf.file, make_backend({n_threads, isa}));
 }
 
-Session::Logits which_logits(const std::string& name) {
-  if (name == "none") return Session::Logits::none;
-  if (name == "last") return Session::Logits::last;
-  if (name == "all") return Session::Logits::all;
+Session::Rows which_rows(const std::string& name) {
+  if (name == "none") return Session::Rows::none;
+  if (name == "last") return Session::Rows::last;
+  if (name == "all") return Session::Rows::all;
   throw Error(ErrorKind::bad_value, "logits must be 'none', 'last' or 'all', not '" + name + "'");
 }
 
-// (n_rows, n_vocab). Refused where it would not fit: Linux promises more memory than there is.
-py::array_t<float> new_logits(int64_t n_rows, int64_t n_vocab) {
+// (n_rows, width). Refused where it would not fit: Linux promises more memory than there is.
+py::array_t<float> new_rows(int64_t n_rows, int64_t width) {
   constexpr size_t kSmall = size_t{64} << 20;  // less is not worth asking the system
-  const size_t bytes = size_t(n_rows) * size_t(n_vocab) * sizeof(float);
+  const size_t bytes = size_t(n_rows) * size_t(width) * sizeof(float);
   if (bytes <= kSmall || bytes <= available_memory()) {
     try {
-      return py::array_t<float>({n_rows, n_vocab});
+      return py::array_t<float>({n_rows, width});
     } catch (const py::error_already_set& error) {
       if (!error.matches(PyExc_MemoryError)) throw;
     }
   }
   throw Error(ErrorKind::out_of_memory,
-              "the logits of " + std::to_string(n_rows) + " tokens need " + std::to_string(bytes >> 20) +
+              "the results of " + std::to_string(n_rows) + " tokens need " + std::to_string(bytes >> 20) +
                   " MiB, more than is available",
               "Ask for the last row alone, or evaluate fewer tokens at a time.");
 }
 
-py::array_t<float> eval(Session& session, const Tokens& tokens, const std::string& logits) {
-  const Session::Logits which = which_logits(logits);
+py::array_t<float> run(Session& session, const Tokens& tokens, Output output, Session::Rows which,
+                       const Tap* tap = nullptr) {
   if (tokens.ndim() != 1) throw Error(ErrorKind::bad_value, "tokens must be a one-dimensional int32 array");
   const auto n = int64_t(tokens.size());
   if (n > session.n_ctx()) {  // before the result is allocated
@@ -57,14 +57,58 @@ py::array_t<float> eval(Session& session, const Tokens& tokens, const std::strin
                 std::to_string(n) + " tokens do not fit the context of " + std::to_string(session.n_ctx()),
                 "Shorten the prompt or open the model with a larger n_ctx (-c).");
   }
-  py::array_t<float> out = new_logits(Session::n_logit_rows(which, n), session.model().hparams().n_vocab);
+  const Hparams& p = session.model().hparams();
+  py::array_t<float> out = new_rows(Session::n_rows(which, n), output == Output::hidden ? p.n_embd : p.n_vocab);
   const std::span<const int32_t> ids(tokens.data(), size_t(n));
   float* data = out.mutable_data();
   {
     const Unlocked unlocked;
-    session.eval(ids, which, data);
+    session.eval(ids, output, which, data, tap);
   }
   return out;
+}
+
+py::array_t<float> eval(Session& session, const Tokens& tokens, const std::string& logits) {
+  return run(session, tokens, Output::logits, which_rows(logits));
+}
+
+py::array_t<float> embed(Session& session, const Tokens& tokens) {
+  return run(session, tokens, Output::hidden, Session::Rows::all);
+}
+
+py::array_t<uint8_t> save(const Session& session) {
+  size_t bytes = 0;
+  {
+    const Unlocked unlocked;
+    bytes = session.kv_bytes();
+  }
+  py::array_t<uint8_t> pages{py::ssize_t(bytes)};
+  uint8_t* data = pages.mutable_data();
+  const Unlocked unlocked;
+  session.save({data, bytes});
+  return pages;
+}
+
+// A method that takes what save() returned.
+template <class Method>
+auto saved(Method method) {
+  return [method](Session& session, int n_tokens, const py::array_t<uint8_t, py::array::c_style>& pages) {
+    const std::span<const uint8_t> bytes(pages.data(), size_t(pages.size()));
+    const Unlocked unlocked;
+    (session.*method)(n_tokens, bytes);
+  };
+}
+
+// eval() of all logits, showing tap(name, values (n, cols) float32) every intermediate; "name.layer" inside a layer.
+void trace(Session& session, const Tokens& tokens, const py::function& tap) {
+  const Tap show = [&](std::string_view name, int layer, Mat values) {
+    const py::gil_scoped_acquire held;
+    py::array_t<float> copy({values.rows, values.cols});
+    for (int64_t i = 0; i < values.rows; i++)
+      std::copy_n(values.row(i), values.cols, copy.mutable_data() + i * values.cols);
+    tap(layer < 0 ? std::string(name) : std::string(name) + "." + std::to_string(layer), copy);
+  };
+  run(session, tokens, Output::logits, Session::Rows::all, &show);
 }
 
 py::dict plan_context(const GgufFile& gguf, std::optional<int> n_ctx, bool weights_loaded) {
@@ -129,6 +173,11 @@ void bind_model(py::module_& m) {
       .def_property_readonly("n_tokens", unlocked(&Session::n_tokens))
       .def_property_readonly("kv_bytes", unlocked(&Session::kv_bytes))
       .def("eval", &eval, py::arg("tokens"), py::arg("logits") = "last")
+      .def("embed", &embed, py::arg("tokens"))
+      .def("save", &save)
+      .def("check_saved", saved(&Session::check_saved), py::arg("n_tokens"), py::arg("pages"))
+      .def("restore", saved(&Session::restore), py::arg("n_tokens"), py::arg("pages"))
+      .def("trace", &trace, py::arg("tokens"), py::arg("tap"))
       .def("truncate", unlocked(&Session::truncate), py::arg("n_tokens"));
 
   m.def("plan_context", &plan_context, py::arg("file"), py::arg("n_ctx") = py::none(), py::kw_only(),

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ChatTemplateError, ParameterError
+from .extent import refuse_beyond
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -132,6 +133,7 @@ class ChatTemplate:
         messages: Iterable[Mapping[str, Any]],
         *,
         special_in_content: bool = False,
+        n_ctx: int | None = None,
         **render_kwargs: Any,
     ) -> list[int]:
         """The prompt as token ids, with exactly one BOS if the template writes it or the model expects it.
@@ -141,8 +143,9 @@ class ChatTemplate:
         several that the template joins.
 
         special_in_content: let control tokens in those strings count as such
+        n_ctx: do not tokenize all of a prompt far longer than this
 
-        Errors: as `render`; ParameterError for a lone surrogate.
+        Errors: as `render`; ParameterError for a lone surrogate; ContextOverflowError.
         """
         if special_in_content:
             return tokenizer.with_bos(tokenizer.encode(self.render(messages, **render_kwargs), special=True))
@@ -156,8 +159,11 @@ class ChatTemplate:
         for piece in tokenizer.split_special(marker.unescape(text)):
             if isinstance(piece, int):
                 ids.append(piece)
-            else:
-                ids += tokenizer.encode(marker.unmark(piece), special=False)
+                continue
+            plain = marker.unmark(piece)
+            if n_ctx is not None:
+                refuse_beyond(tokenizer, plain, n_ctx, special=False, before=len(ids))
+            ids += tokenizer.encode(plain, special=False)
         return tokenizer.with_bos(ids)
 
     def _controls(self, tokenizer: Tokenizer) -> _Controls:

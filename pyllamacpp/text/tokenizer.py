@@ -40,6 +40,7 @@ class Tokenizer:
     bos_id, eos_id, eot_id, unk_id, sep_id, pad_id: int | None
     add_bos, add_eos, add_sep: whether the model expects them around a text
     eog_ids: ids that end generation
+    fill_ids: ids of fill-in-the-middle tokens, by "fim_pre", "fim_suf", "fim_mid", ...
     """
 
     def __init__(self, vocabulary: Vocabulary, pre: pretokenizers.PreTokenizer | None) -> None:
@@ -50,6 +51,7 @@ class Tokenizer:
         self.bos_id, self.eos_id, self.eot_id = vocabulary.bos_id, vocabulary.eos_id, vocabulary.eot_id
         self.unk_id, self.sep_id, self.pad_id = vocabulary.unk_id, vocabulary.sep_id, vocabulary.pad_id
         self.eog_ids = vocabulary.eog_ids
+        self.fill_ids = vocabulary.fill_ids
         kind = vocabulary.kind
         wants_bos = kind in ("llama", "bert") or (pre is not None and pre.add_bos)
         # Gemma 4 files state add_bos_token = false, yet the model was trained with it.
@@ -97,20 +99,22 @@ class Tokenizer:
             chosen = pretokenizers.lookup(pre or str(name), override=pre is not None)
         return cls(Vocabulary(metadata), chosen)
 
-    def encode(self, text: str, *, special: bool) -> list[int]:
+    def encode(self, text: str, *, special: bool, first: bool = True) -> list[int]:
         """Token ids of `text`, no BOS added.
 
         special: whether the texts of control tokens become those tokens; where false they are text like any
         other. User-defined tokens are found either way.
+        first: `text` begins a text or follows a token; else it continues one, so it does not begin with the
+        space that SentencePiece writes before a text.
 
         Errors: ParameterError if the text holds a lone surrogate.
         """
         ids: list[int] = []
-        for piece in self._cut(text, self._all_special if special else self._user_defined):
+        for i, piece in enumerate(self._cut(text, self._all_special if special else self._user_defined)):
             if isinstance(piece, int):
                 ids.append(piece)
             else:
-                ids += self._encode_plain(piece)
+                ids += self._encode_plain(piece) if first or i else self._encode_raw(piece)
         return ids
 
     def encode_bytes(self, data: bytes, *, special: bool) -> list[int]:
@@ -120,12 +124,12 @@ class Tokenizer:
         ids: list[int] = []
         start = 0
         for invalid in _INVALID.finditer(text):
-            ids += self._encode_stretch(text[start : invalid.start()], special, first=start == 0)
+            ids += self.encode(text[start : invalid.start()], special=special, first=start == 0)
             start = invalid.end()
             for byte in invalid.group().encode("utf-8", "surrogateescape"):
                 token_id = self._byte_ids.get(byte)
                 ids += self._encode_raw("\ufffd") if token_id is None else [token_id]
-        return ids + self._encode_stretch(text[start:], special, first=start == 0)
+        return ids + self.encode(text[start:], special=special, first=start == 0)
 
     def split_special(self, text: str) -> Iterator[str | int]:
         """`text` cut at control tokens: their ids, and between them the plain stretches (never empty)."""
@@ -252,19 +256,6 @@ class Tokenizer:
             if not models.is_library_error(error):
                 raise
             raise ModelFileError(f"the file's vocabulary cannot spell the text: {error}") from error
-        return ids
-
-    def _encode_stretch(self, text: str, special: bool, first: bool) -> list[int]:
-        """Valid text beside invalid bytes: only the beginning of it all gets SentencePiece's space."""
-        if first or not self._space:
-            return self.encode(text, special=special)
-        pieces = list(self._cut(text, self._all_special if special else self._user_defined))
-        ids: list[int] = []
-        for i, piece in enumerate(pieces):
-            if isinstance(piece, int):
-                ids.append(piece)
-            else:
-                ids += self._encode_plain(piece) if i else self._encode_raw(piece)
         return ids
 
     def _checked(self, token_id: int) -> int:

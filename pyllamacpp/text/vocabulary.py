@@ -23,7 +23,7 @@ _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 # Texts of the end-of-turn token, likeliest first.
 _EOT = (
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>",
-    "_<EOT>", "[EOT]", "<\uff5cend\u2581of\u2581sentence\uff5c>", "<end_of_utterance>",
+    "_<EOT>", "\u2581<EOT>", "[EOT]", "<\uff5cend\u2581of\u2581sentence\uff5c>", "<end_of_utterance>",
 )  # fmt: skip
 # Fill-in-the-middle tokens: control tokens whatever their type in the file.
 _FILL = {
@@ -38,10 +38,12 @@ _FILL = {
     "fim_sep": ("<|file_sep|>",),
 }  # fmt: skip
 _FILL_ENDS = ("fim_pad", "fim_rep", "fim_sep")
+_FILL_BEFORE = {"fim_pre": "prefix", "fim_suf": "suffix", "fim_mid": "middle"}  # names in early files
 # Texts that end generation (and are control tokens) in whatever vocabulary they occur.
 _ENDS = (
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
-    "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>",
+    "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>", "\u2581<EOT>", "[EOT]", "[EOS]",
+    "<|end_of_text|>",
     "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
     "[e~[",
 )  # fmt: skip
@@ -61,6 +63,7 @@ class Vocabulary:
     types: GGUF token types, shape (n,), after the promotions described above
     ids: piece -> id (the lowest, if a piece occurs twice)
     eog_ids: ids that end generation
+    fill_ids: ids of the fill-in-the-middle tokens there are, by "fim_pre", "fim_suf", "fim_mid", ...
 
     Errors: ModelFileError for lists that are missing, of wrong type or length. A special id outside the
     vocabulary is ignored with a RuntimeWarning.
@@ -82,6 +85,7 @@ class Vocabulary:
         self.sep_id = self._special_id("seperator")  # the key's own spelling
         self.pad_id = self._special_id("padding")
         self.types = self._read_types()
+        self.fill_ids: dict[str, int] = {}
         self.eot_id, self.eog_ids = self._find_ends()
 
     def flag(self, name: str, default: bool) -> bool:
@@ -198,8 +202,12 @@ class Vocabulary:
         ends: set[int | None] = {self.eos_id, eot, eom}
         for name, texts in _FILL.items():
             token_id = self._special_id(name)
+            if token_id is None and name in _FILL_BEFORE:
+                token_id = self._special_id(_FILL_BEFORE[name])
             if token_id is None:
                 token_id = next(self._control_named(texts), None)
+            if token_id is not None:
+                self.fill_ids[name] = token_id
             if name in _FILL_ENDS:
                 ends.add(token_id)
         ends.update(self._control_named(_ENDS))

@@ -34,15 +34,15 @@ void tolerant(Get get) {
 
 inline void read_header(const Header& header, uint64_t file_size) {
   const Metadata& m = header.metadata;
-  for (const auto& [key, value] : m.entries()) {
-    read_all(value);
-    tolerant([&, k = key] { sink += uint64_t(m.integer(k).value_or(0)); });
-    tolerant([&, k = key] { sink += m.number(k).has_value(); });
-    tolerant([&, k = key] { sink += m.boolean(k).value_or(false); });
-    tolerant([&, k = key] { sink += m.string(k).value_or("").size(); });
-    tolerant([&, k = key] { sink += m.numbers(k).size(); });
-    tolerant([&, k = key] { sink += m.strings(k).size(); });
-    tolerant([&, k = key] { sink += m.array_size(k); });
+  for (const Metadata::Entry& entry : m.entries()) {
+    read_all(entry.value);
+    tolerant([&, k = entry.key] { sink += uint64_t(m.integer(k).value_or(0)); });
+    tolerant([&, k = entry.key] { sink += m.number(k).has_value(); });
+    tolerant([&, k = entry.key] { sink += m.boolean(k).value_or(false); });
+    tolerant([&, k = entry.key] { sink += m.string(k).value_or("").size(); });
+    tolerant([&, k = entry.key] { sink += m.numbers(k).size(); });
+    tolerant([&, k = entry.key] { sink += m.strings(k).size(); });
+    tolerant([&, k = entry.key] { sink += m.array_size(k); });
   }
   tolerant([&] { sink += uint64_t(split_info(m).count); });
   for (const Tensor& t : header.tensors) {

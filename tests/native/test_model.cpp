@@ -31,7 +31,7 @@ static std::vector<int32_t> some_tokens(const Model& model, int n) {
 
 static std::vector<float> logits(Session& session, std::span<const int32_t> ids) {
   std::vector<float> out(ids.size() * size_t(session.model().hparams().n_vocab));
-  session.eval(ids, Session::Logits::all, out.data());
+  session.eval(ids, Output::logits, Session::Rows::all, out.data());
   return out;
 }
 
@@ -78,7 +78,7 @@ static void sessions_of_one_model_at_once(const fs::path& path) {
       for (int i = 0; i < 5; i++) {
         Session own(model, 40);
         equal[t] += logits(own, ids) == expected;
-        shared.eval(ids, Session::Logits::none, nullptr);
+        shared.eval(ids, Output::logits, Session::Rows::none, nullptr);
         CHECK(shared.n_tokens() > 0 && shared.kv_bytes() > 0);
       }
     });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <utility>
@@ -21,6 +22,17 @@ size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 size_t padded(int head_dim_v) { return round_up(size_t(head_dim_v), 16); }
 
 }  // namespace
+
+bool halves_are_finite(std::span<const uint8_t> pages) {
+  constexpr uint16_t kExponent = 0x7c00;
+  bool finite = true;
+  for (size_t at = 0; at + sizeof(uint16_t) <= pages.size(); at += sizeof(uint16_t)) {
+    uint16_t half;
+    std::memcpy(&half, &pages[at], sizeof half);
+    finite &= (half & kExponent) != kExponent;
+  }
+  return finite;
+}
 
 size_t kv_head_page_bytes(int head_dim_k, int head_dim_v) {
   for (const int dim : {head_dim_k, head_dim_v}) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <span>
 #include <vector>
 
 #include "backend/cpu/kernels.h"
@@ -16,6 +17,7 @@ namespace pllm::cpu {
 // Bytes of one KV head in one page (64 positions), a multiple of 128. Head dims must be multiples of 8 up to 512;
 // others throw Error unsupported_model.
 size_t kv_head_page_bytes(int head_dim_k, int head_dim_v);
+bool halves_are_finite(std::span<const uint8_t> pages);
 
 // Where a layer's heads lie inside a page. A page is one block of memory, 64-byte aligned, for 64 positions of all
 // layers and heads; it must be zero-filled when allocated, and need not be cleared when reused.

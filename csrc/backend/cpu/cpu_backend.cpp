@@ -35,6 +35,7 @@ class CpuBackend final : public Backend {
   size_t kv_page_bytes(const KvShape& kv) const override {
     return size_t(kv.n_layer) * size_t(kv.n_head_kv) * kv_head_page_bytes(kv.head_dim_k, kv.head_dim_v);
   }
+  bool kv_is_finite(std::span<const uint8_t> pages) const override { return halves_are_finite(pages); }
 
   void get_rows(Mat y, const Weight& table, std::span<const int32_t> ids) override {
     for (auto& scratch : scratch_) scratch.resize(cpu(table).row_bytes);
