@@ -35,7 +35,7 @@ void evaluate(const std::string& path) {
   std::vector<int32_t> ids;
   for (int i = 0; i < kTokens; i++) ids.push_back(i % n_vocab);
   std::vector<float> logits(size_t(n_vocab) * kTokens);
-  session.eval(ids, Session::Rows::all, logits.data());
+  session.eval(ids, Output::logits, Session::Rows::all, logits.data());
 }
 
 }  // namespace
