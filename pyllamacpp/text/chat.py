@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _KEY = "tokenizer.chat_template"
 _PRIVATE_USE = range(0xE000, 0xF8FF)  # of the Basic Multilingual Plane
+_PRIVATE = re.compile(r"[\ue000-\uf8fe]|\\u(?:e|E|f|F)[0-9A-Fa-f]{3}")  # or as JSON writes them
 _MARKER = "pyllamacpp_marker"  # the variable that holds the `_Marker` while a template runs
 _LONGEST_DATE = 200  # characters of a date's format
 _DEEPEST = 64  # levels of nesting in messages
@@ -253,9 +254,18 @@ class _Marker:
         strings: list[str] = []
         _collect(values, strings)
         self._controls = controls
-        used = "\n".join([source, controls.joined, *strings]).lower()
-        free = (chr(c) for c in _PRIVATE_USE if chr(c) not in used and f"\\u{c:04x}" not in used)
-        self._mark = next(free)
+        used: set[int] = set()
+        for text in (source, controls.joined, *strings):
+            used.update(
+                ord(found[-1]) if len(found) == 1 else int(found[2:], 16) for found in _PRIVATE.findall(text)
+            )
+        free = (chr(c) for c in _PRIVATE_USE if c not in used)
+        mark = next(free, None)
+        if mark is None:
+            raise ParameterError(
+                "the messages use every private-use character: none is left to mark text with"
+            )
+        self._mark = mark
         # A control token of one character cannot be broken: another mark stands in for it.
         single = [text for text in controls.single if any(text in string for string in strings)]
         marks = "".join(mark for mark, _ in zip(free, single, strict=False))
