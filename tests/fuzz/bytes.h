@@ -18,7 +18,7 @@ class Bytes {
   T take() {
     T value{};
     const size_t n = std::min(sizeof(T), left_.size());
-    std::memcpy(&value, left_.data(), n);
+    if (n > 0) std::memcpy(&value, left_.data(), n);  // no data may be a null pointer
     left_ = left_.subspan(n);
     return value;
   }
