@@ -14,7 +14,7 @@ from terminal import ROOT
 from typer.testing import CliRunner, Result
 
 from pyllamacpp.cli import app
-from pyllamacpp.cli.options import _complete_model
+from pyllamacpp.cli.completion import complete_model
 from pyllamacpp.hub import ALIASES, resolve
 from pyllamacpp.hub_cache import cached_models
 
@@ -147,12 +147,12 @@ def test_models_are_completed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> N
     (cache / "sub" / "notes.txt").write_bytes(b"")
     (cache / "some.gguf").write_bytes(b"")
     (cache / ".hidden").mkdir()
-    assert _complete_model("s") == ["smollm2", "some.gguf", "sub/"]
-    assert _complete_model("sub/") == ["sub/small.gguf"]
-    assert _complete_model(f"{cache}/so") == [f"{cache}/some.gguf"]
-    assert _complete_model("hf:a") == ["hf:a/b:x.gguf"]
-    assert _complete_model("no/such/") == []
-    assert set(_complete_model("")) >= {*ALIASES, *NAMES, "hub/"}
+    assert complete_model("s") == ["smollm2", "some.gguf", "sub/"]
+    assert complete_model("sub/") == ["sub/small.gguf"]
+    assert complete_model(f"{cache}/so") == [f"{cache}/some.gguf"]
+    assert complete_model("hf:a") == ["hf:a/b:x.gguf"]
+    assert complete_model("no/such/") == []
+    assert set(complete_model("")) >= {*ALIASES, *NAMES, "hub/"}
 
 
 PROGRAM = """
@@ -186,3 +186,22 @@ def test_the_shells_protocol(cache: Path, shell: str) -> None:
             [sys.executable, "-c", PROGRAM], env={**os.environ, **ask}, capture_output=True, text=True
         )
         assert expected in done.stdout and done.stderr == ""
+
+
+def test_bash_cuts_words_at_colons(cache: Path) -> None:
+    for words, at, expected in (
+        ("pyllamacpp\nrm\npypi\n:\nsp", 4, "split==2.0.post1"),
+        ("pyllamacpp\nrun\nhf\n:\na/b\n:", 5, "x.gguf"),
+        ("pyllamacpp\nrun\nhf\n:\na", 4, "a/b:x.gguf"),
+    ):
+        ask = {
+            "_PYLLAMACPP_COMPLETE": "complete_bash",
+            "COMP_WORDS": words,
+            "COMP_CWORD": str(at),
+            "PYTHONPATH": str(ROOT),
+            "HF_HUB_CACHE": str(cache / "hub"),
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "pyllamacpp"], env={**os.environ, **ask}, capture_output=True, text=True
+        )
+        assert done.stdout.splitlines() == [expected]

@@ -7,11 +7,13 @@ imported, and only when it runs: the time to the first token counts from here.
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
 
 from . import doctor, info, models, run
+from .completion import rejoin_at_colons, without
 from .guard import use_escapes_for_unprintable
 
 app = typer.Typer(
@@ -51,4 +53,5 @@ def _options(
 def main() -> None:
     """Run the command line of this process and exit."""
     use_escapes_for_unprintable()
-    app()
+    with without(rejoin_at_colons(os.environ)):
+        app(prog_name="pyllamacpp")  # also of `python -m`: completion goes by this name

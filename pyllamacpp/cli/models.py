@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from .completion import complete_cached
 from .guard import guarded
-from .options import Json, ModelArgument, Verbose, complete_cached
+from .options import Json, ModelArgument, Verbose
 
 
 @guarded

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from ..hub import ALIASES, DEFAULT_MODEL
 from ..params import SamplingParams, spec, specs
+from .completion import complete_model
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -67,32 +67,6 @@ def sampling_options(before: str, defaults: Mapping[str, str]) -> Callable[[Comm
     return decorate
 
 
-def complete_cached(begun: str) -> list[str]:
-    """For the shell: what has been fetched."""
-    from ..hub_cache import cached_models
-
-    return [model.name for model in cached_models() if model.name.startswith(begun)]
-
-
-def _complete_model(begun: str) -> list[str]:
-    """For the shell: whatever a model can be: a name, a folder on the way to a file, a file."""
-    folder, _, start = begun.rpartition("/")
-    try:
-        found = sorted(Path(folder or ("/" if begun.startswith("/") else ".")).expanduser().iterdir())
-    except (OSError, RuntimeError):
-        found = []
-    prefix = begun[: len(begun) - len(start)]
-    paths = [
-        f"{prefix}{path.name}{'/' if path.is_dir() else ''}"
-        for path in found
-        if path.name.startswith(start)
-        and (start or path.name[0] != ".")
-        and (path.is_dir() or path.suffix == ".gguf")
-    ]
-    names = dict.fromkeys([*ALIASES, *complete_cached("")])
-    return [name for name in names if name.startswith(begun)] + paths
-
-
 _MODEL_HELP = f"A .gguf file, hf:owner/repo[:file], pypi:package==version[:file], or {', '.join(ALIASES)}."
 
 ModelArgument = Annotated[
@@ -100,7 +74,7 @@ ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         help=_MODEL_HELP,
-        autocompletion=_complete_model,
+        autocompletion=complete_model,
     ),
 ]
 OptionalModelArgument = Annotated[
@@ -109,7 +83,7 @@ OptionalModelArgument = Annotated[
         metavar="MODEL",
         help=_MODEL_HELP,
         show_default=DEFAULT_MODEL,
-        autocompletion=_complete_model,
+        autocompletion=complete_model,
     ),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Tell more on standard error.")]
