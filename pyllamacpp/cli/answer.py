@@ -160,12 +160,13 @@ class _Clock:
         usage = run.usage
         cached = usage["prompt_tokens_details"]["cached_tokens"]
         read, seconds = usage["prompt_tokens"] - cached, self._first - self._start
-        parts = [f"{read} tokens read{f' ({cached} kept)' if cached else ''} in {seconds:.2f} s"]
+        parts = [
+            f"{read} token{'s' * (read != 1)} read{f' ({cached} kept)' if cached else ''} in {seconds:.2f} s"
+        ]
         if read and seconds:
             parts[0] += f", {read / seconds:.0f}/s"
         n, seconds = self._last_n - self._first_n, self._last - self._first
         speed = f", {n / seconds:.1f}/s" if n and seconds else ""
         parts.append(f"{usage['completion_tokens']} written{speed}")
         parts.append(f"context {usage['total_tokens']} of {self._llm.n_ctx()}")
-        parts.append(f"seed {self._llm.last_seed}")
         return " · ".join(parts)

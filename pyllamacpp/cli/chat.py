@@ -182,6 +182,7 @@ class Chat:
             "template": template,
             "system": self._conversation.system or "none",
             "messages": f"{len(messages)}" + (f", {len(self._files)} files attached" if self._files else ""),
+            "last seed": str(llm.last_seed),
             "sampling": ", ".join(self._settings.changed()) or "as usual",
         }
         _tell_table(list(rows.items()))

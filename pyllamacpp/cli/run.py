@@ -199,7 +199,7 @@ def _answer_once(
         chunks, splitter = chat_chunks(llm, _messages(text, system), params, reasoning=reasoning)
     answer = print_answer(llm, chunks, Screen(thoughts=reasoning != "hide", markdown=False), splitter)
     if verbose:
-        print(answer.speed, file=sys.stderr)
+        print(f"{answer.speed} · seed {llm.last_seed}", file=sys.stderr)
     if answer.finish_reason == "length" and params.max_tokens is None:
         print("stopped: the context is full", file=sys.stderr)
     if answer.finish_reason == "interrupted":
