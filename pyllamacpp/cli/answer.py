@@ -160,9 +160,8 @@ class _Clock:
         usage = run.usage
         cached = usage["prompt_tokens_details"]["cached_tokens"]
         read, seconds = usage["prompt_tokens"] - cached, self._first - self._start
-        parts = [
-            f"{read} token{'s' * (read != 1)} read{f' ({cached} kept)' if cached else ''} in {seconds:.2f} s"
-        ]
+        tokens, kept = "token" if read == 1 else "tokens", f" ({cached} kept)" if cached else ""
+        parts = [f"{read} {tokens} read{kept} in {seconds:.2f} s"]
         if read and seconds:
             parts[0] += f", {read / seconds:.0f}/s"
         n, seconds = self._last_n - self._first_n, self._last - self._first
