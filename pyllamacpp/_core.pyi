@@ -27,7 +27,7 @@ class TensorInfo:
 
 @final
 class GgufFile:
-    """A mapped and validated GGUF model; any shard opens the set."""
+    """A validated GGUF model; any shard opens the set."""
 
     def __init__(
         self,
