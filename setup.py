@@ -5,7 +5,6 @@ headers, so an edited kernel is always recompiled and relinked; nothing else out
 """
 
 import contextlib
-import fcntl
 import importlib.util
 import json
 import os
@@ -45,7 +44,9 @@ def wait_for_other_builds() -> None:
             f"error: the build writes into the source tree, and it cannot: {error}\n"
             "hint: copy the tree to a folder that you may write to, and install from there"
         ) from None
-    with contextlib.suppress(OSError):  # a file system without locks
+    with contextlib.suppress(OSError, ImportError):  # a file system or an operating system without such locks
+        import fcntl
+
         fcntl.lockf(lock, fcntl.LOCK_EX)  # never closed: held until the process ends
 
 
@@ -127,7 +128,8 @@ class CMakeBuild(build_ext):
             f"-Dpybind11_DIR={pybind11.get_cmake_dir()}",
             f"-DPYLLAMACPP_MODULE={target}",
         )  # fmt: skip
-        jobs = self.parallel or os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or len(os.sched_getaffinity(0))
+        ours = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        jobs = self.parallel or os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL") or ours
         call(build_tool("cmake"), "--build", str(build_dir), "--target", "_core", "-j", str(jobs))
 
     @staticmethod

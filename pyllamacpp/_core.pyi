@@ -27,7 +27,7 @@ class TensorInfo:
 
 @final
 class GgufFile:
-    """A mapped and validated GGUF model; any shard opens the set."""
+    """A validated GGUF model; any shard opens the set."""
 
     def __init__(
         self,
@@ -148,6 +148,7 @@ class Sampler:
         self,
         n_vocab: int,
         *,
+        isa: str = "",  # of levels(); "" the best
         logit_bias: dict[int, float] = ...,  # -inf bans, inf allows these tokens alone
         min_tokens: int = ...,
         eog_ids: list[int] = ...,

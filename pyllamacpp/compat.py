@@ -43,7 +43,7 @@ CONSTRUCTOR: Mapping[str, Inert] = {
     "op_offload": Inert(_ANY_BOOL, "Without a GPU both values mean the same."),
     "flash_attn": Inert(_ANY_BOOL, "Attention never stores its score matrix, whatever is asked."),
     "no_perf": Inert(_ANY_BOOL, "No timings are printed."),
-    "use_mmap": Inert((None, True), "The file is mapped while its weights are repacked, then let go."),
+    "use_mmap": Inert((None, True), "Weights are read into memory once, whichever is asked."),
     "use_mlock": Inert((None, False), "Weights are not locked in memory; leave it out."),
     "numa": Inert((None, False, 0), "Start Python under numactl instead."),
     "n_ubatch": Inert((None, 512), "Use n_batch, the number of prompt tokens evaluated at a time."),

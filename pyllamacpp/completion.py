@@ -8,7 +8,7 @@ from __future__ import annotations
 import codecs
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -57,14 +57,24 @@ class Answer:
     """Turns draws into pieces and knows, once they are exhausted, how it ended.
 
     offset: where the answer begins in the text, in characters. scored: whether log-probabilities are wanted.
+    spelled: control tokens whose bytes are part of the text.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str], *, scored: bool, offset: int = 0) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        stop: Sequence[str],
+        *,
+        scored: bool,
+        offset: int = 0,
+        spelled: Mapping[int, bytes] | None = None,
+    ) -> None:
         self.finish_reason = "length"
         self.n_tokens = 0  # drawn, with those of a stop string, without the one that ends generation
         self._tokenizer = tokenizer
         self._stream = TextStream(stop)
         self._wanted = scored
+        self._spelled = spelled or {}
         self._noted: list[Scored] = []
         self._offsets = Offsets(offset)
         self._settled_to = offset
@@ -77,7 +87,7 @@ class Answer:
                 self.finish_reason = "stop"
                 break
             self.n_tokens += 1
-            data = token_bytes(token)
+            data = token_bytes(token) or self._spelled.get(token, b"")
             if self._wanted:
                 self._noted.append(Scored(token, self._offsets.next(data), logprob, top))
             text = push(data)

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from . import _core
 from .errors import ParameterError
 
 if TYPE_CHECKING:
-    from . import _core
+    from .llama import Llama
 
 Values = npt.NDArray[np.float32]
 _INDEX = "index.json"
@@ -54,6 +55,11 @@ def write(session: _core.Session, tokens: npt.NDArray[np.int32], folder: str | o
     except OSError as error:
         raise ParameterError(f"cannot write the dump into {path}: {error.strerror or error}") from error
     return list(files)
+
+
+def write_prompt(llm: Llama, tokens: Sequence[int], folder: str | os.PathLike[str]) -> list[str]:
+    """`write` for a prompt, in a session of its own. Errors: as `write`."""
+    return write(_core.Session(llm._model, len(tokens)), np.asarray(tokens, np.int32), folder)
 
 
 def _make_room(path: Path) -> None:

@@ -31,7 +31,7 @@ from .prompts import completion_prompt, token_ids
 from .request import Request, Run, any_of, callables, tokens_of
 from .request import stream as stream_of
 from .request import whole as whole_of
-from .text.chat import ChatTemplate, missing_template
+from .text.chat import ChatTemplate, missing_template, template_variables
 from .text.extent import too_long
 from .text.tokenizer import Tokenizer
 
@@ -54,8 +54,8 @@ class Llama:
     docs/llama-cpp-python.md lists what differs from llama-cpp-python. What is not supported is an error,
     never ignored.
 
-    Attributes: model_path, verbose, metadata (dict[str, str], no arrays), cache, last_seed (the latest
-    request's), spm_infill.
+    Attributes: model_path, verbose, metadata (dict[str, str], no arrays), cache, spm_infill, last_seed (of
+    the latest request), last_run (that request: its usage and finish_reason).
     """
 
     def __init__(
@@ -106,6 +106,7 @@ class Llama:
         self.verbose = verbose
         self.spm_infill = spm_infill
         self.last_seed: int | None = None
+        self.last_run: Run | None = None
         self.cache: states.BaseLlamaCache | None = None
         self._load_params = load
         self._turn = Turn()
@@ -473,11 +474,12 @@ class Llama:
         logit_bias: Mapping[int, float] | None = None,
         logprobs: bool | None = None,
         top_logprobs: int | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Any:
         """Answer a conversation, written with the chat template; its text is never read as control tokens.
 
-        **more: other fields of SamplingParams.
+        chat_template_kwargs: variables of the template (enable_thinking, …); **more: of SamplingParams.
         Returns: the `chat.completion` dictionary; with stream=True an iterator of `chat.completion.chunk`s.
         Errors: ChatTemplateError where no template is there or it refuses; those of create_completion.
         """
@@ -493,9 +495,12 @@ class Llama:
             repeat_penalty=repeat_penalty, seed=seed,
             stop=chat.stops(stop), logprobs=(top_logprobs or 0) if logprobs else None, logit_bias=logit_bias,
         )  # fmt: skip
-        ids = self._ids(chat.template.encode(tokenizer, messages, n_ctx=context.n_ctx))
+        variables = template_variables(chat_template_kwargs)
+        ids = self._ids(chat.template.encode(tokenizer, messages, n_ctx=context.n_ctx, **variables))
         processors = callables("logits_processor", logits_processor)
-        request = Request(ids, params, self._seed(params), processors=processors)
+        thoughts = chat.template.reasoning
+        spelled = thoughts.marker_bytes(tokenizer) if thoughts else {}
+        request = Request(ids, params, self._seed(params), processors=processors, spelled=spelled)
         shape = ChatShape(tokenizer, model or self.model_path, scored=bool(logprobs))
         return self._serve(request, shape, stream=stream)
 
@@ -510,7 +515,7 @@ class Llama:
         cached = (
             None if self.cache is None else states.Cached(self.cache, self._identity, self._defaults.seed)
         )
-        run = Run(request, context, self._tokenizer, cached)
+        run = self.last_run = Run(request, context, self._tokenizer, cached)
         return stream_of(run, self._turn, shape) if stream else whole_of(run, self._turn, shape)
 
     # Embeddings

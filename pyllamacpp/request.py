@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ class Request:
 
     params.logprobs: likeliest tokens to report beside the chosen one; None: no log-probabilities.
     echo: the prompt's text where it belongs to the result. offset: of the answer in the text, in characters.
+    spelled: control tokens whose bytes are part of the text.
     """
 
     prompt: Tokens
@@ -43,6 +44,7 @@ class Request:
     offset: int = 0
     processors: Sequence[LogitsProcessor] = ()
     criteria: Sequence[StoppingCriterion] = ()
+    spelled: Mapping[int, bytes] = field(default_factory=dict)
 
 
 class Run:
@@ -59,7 +61,11 @@ class Run:
         self._n_cached = 0
         self._stopped = False
         self._answer = Answer(
-            tokenizer, request.params.stop, scored=request.params.logprobs is not None, offset=request.offset
+            tokenizer,
+            request.params.stop,
+            scored=request.params.logprobs is not None,
+            offset=request.offset,
+            spelled=request.spelled,
         )
 
     @property

@@ -5,7 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
+
+import pyllamacpp
+from pyllamacpp.text.chat import ChatTemplate
 
 
 class FakeLlama:
@@ -15,10 +22,19 @@ class FakeLlama:
     asked: list[tuple[str, Any, dict[str, Any]]] = []  # noqa: RUF012
     pieces: list[str] = []  # noqa: RUF012
     finish_reason = "stop"
-    chat_template: object | None = object()
+    chat_template: object | None = ChatTemplate("{{ messages }}")
     error: Exception | None = None
     last_seed = 7
     n_tokens = 0
+    model_path = "m.gguf"
+    last_run = SimpleNamespace(
+        usage={
+            "prompt_tokens": 15,
+            "completion_tokens": 4,
+            "total_tokens": 19,
+            "prompt_tokens_details": {"cached_tokens": 3},
+        }
+    )
 
     def __init__(self, path: object, **arguments: Any) -> None:
         self.made.append({"path": str(path), **arguments})
@@ -28,6 +44,12 @@ class FakeLlama:
 
     def __exit__(self, *exception: object) -> None:
         pass
+
+    def n_ctx(self) -> int:
+        return 1000
+
+    def tokenize(self, text: bytes, **arguments: Any) -> list[int]:
+        return list(text)
 
     def create_chat_completion(self, messages: Any, **arguments: Any) -> Iterator[dict[str, Any]]:
         self.asked.append(("chat", [dict(m) for m in messages], arguments))
@@ -57,3 +79,18 @@ class FakeLlama:
         for piece in self._told():
             yield {"choices": [{"text": piece, "finish_reason": None}]}
         yield {"choices": [{"text": "", "finish_reason": self.finish_reason}]}
+
+
+def install(monkeypatch: pytest.MonkeyPatch, folder: Path) -> type[FakeLlama]:
+    """`Llama` replaced by one that answers "Hello world."; resolving needs a file, so m.gguf is one."""
+
+    class Fake(FakeLlama):
+        made: list[dict[str, Any]] = []  # noqa: RUF012
+        asked: list[tuple[str, Any, dict[str, Any]]] = []  # noqa: RUF012
+        pieces = ["Hel", "lo world."]  # noqa: RUF012
+
+    monkeypatch.setitem(vars(pyllamacpp), "Llama", Fake)
+    (folder / "m.gguf").write_bytes(b"GGUF")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "200")
+    return Fake

@@ -5,48 +5,33 @@ from __future__ import annotations
 import io
 import json
 import os
-import pty
-import re
-import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny
-from fake_llama import FakeLlama
+from fake_llama import FakeLlama, install
+from terminal import ROOT, programs
 from typer.testing import CliRunner, Result
 
 import pyllamacpp
 from pyllamacpp import errors
-from pyllamacpp.cli import answer, app, chat, options
+from pyllamacpp.cli import answer, app, options
 from pyllamacpp.cli import run as run_module
 from pyllamacpp.cli.options import NOT_FOR_A_TERMINAL
+from pyllamacpp.cli.screen import Screen
 from pyllamacpp.params import SAMPLERS, LoadParams, SamplingParams, specs
-
-ROOT = Path(__file__).resolve().parents[1]
 
 # ---- in process, with a fake Llama ------------------------------------------------------------------------
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[FakeLlama]:
-    """`Llama` replaced by one that answers "Hello world."; resolving needs a file."""
-
-    class Fake(FakeLlama):
-        made: list[dict[str, Any]] = []  # noqa: RUF012
-        asked: list[tuple[str, Any, dict[str, Any]]] = []  # noqa: RUF012
-        pieces = ["Hel", "lo world."]  # noqa: RUF012
-
-    monkeypatch.setitem(vars(pyllamacpp), "Llama", Fake)
-    (tmp_path / "m.gguf").write_bytes(b"GGUF")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    return Fake
+    return install(monkeypatch, tmp_path)
 
 
 def invoke(*arguments: str, stdin: str | bytes | None = None) -> Result:
@@ -75,7 +60,7 @@ def test_prompt_is_answered_through_the_chat_template(fake: type[FakeLlama]) -> 
     assert kind == "chat"
     assert messages == [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "Hi"}]
     want = SamplingParams(max_tokens=None, temperature=0.2, seed=5)
-    assert arguments == {"stream": True, **passed_on(want)}
+    assert arguments == {"stream": True, "chat_template_kwargs": {}, **passed_on(want)}
 
 
 def test_raw_completes_text_with_the_given_sampling(fake: type[FakeLlama]) -> None:
@@ -187,7 +172,7 @@ def test_full_context_and_verbose_are_told_on_standard_error(fake: type[FakeLlam
     assert (result.stdout, result.stderr) == ("Hello world.\n", "stopped: the context is full\n")
     assert invoke("run", "m.gguf", "-p", "x", "--max-tokens", "2").stderr == ""
     told = invoke("run", "m.gguf", "-p", "x", "-v", "--max-tokens", "2").stderr
-    assert "first token after" in told and "seed 7" in told
+    assert "12 tokens read (3 kept)" in told and "seed 7" in told
 
 
 def test_interrupt_keeps_the_partial_answer(fake: type[FakeLlama]) -> None:
@@ -209,7 +194,7 @@ def test_terminal_does_not_obey_the_model(monkeypatch: pytest.MonkeyPatch) -> No
     for stream in (Terminal(), io.StringIO()):
         monkeypatch.setattr(sys, "stdout", stream)
         chunks = iter([{"choices": [{"text": p, "finish_reason": None}]} for p in pieces])
-        told = answer.print_answer(FakeLlama("m"), chunks, verbose=False)  # type: ignore[arg-type]
+        told = answer.print_answer(FakeLlama("m"), chunks, Screen(thoughts=True, markdown=False))  # type: ignore[arg-type]
         assert told.text == "".join(pieces)
         shown.append(stream.getvalue())
     assert shown[1] == "".join(pieces) + "\n"
@@ -257,69 +242,6 @@ def test_every_sampler_has_its_option(fake: type[FakeLlama]) -> None:
     assert result.exit_code == 2 and "nonsense" in result.stderr and "typical_p" in result.stderr
 
 
-class Lines:
-    """A prompt session that types these lines; an exception among them is raised."""
-
-    def __init__(self, *lines: str | BaseException) -> None:
-        self.lines = list(lines)
-
-    def prompt(self, message: str) -> str:
-        line = self.lines.pop(0)
-        if isinstance(line, BaseException):
-            raise line
-        return line
-
-
-def converse(
-    fake: type[FakeLlama],
-    monkeypatch: pytest.MonkeyPatch,
-    *lines: str | BaseException,
-    system: str | None = None,
-) -> list[Any]:
-    """What the model was asked in a chat of these lines."""
-    session = Lines(*lines)
-    monkeypatch.setattr(chat, "_prompt_session", lambda: session)
-    fake.asked.clear()
-    chat.Chat(fake("m"), SamplingParams(), system=system, raw=False, verbose=False).loop()  # type: ignore[arg-type]
-    assert session.lines == []
-    return [[(m["role"], m["content"]) for m in messages] for _, messages, _ in fake.asked]
-
-
-def test_chat_keeps_and_clears_the_conversation(
-    fake: type[FakeLlama], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fake.pieces = ["Yes."]
-    lines = ("one", "", "two", "/clear", "three", "/usr/bin what", "/help", "/nonsense", "/quit")
-    asked = converse(fake, monkeypatch, *lines, system="S")
-    start, one, yes = ("system", "S"), ("user", "one"), ("assistant", "Yes.")
-    assert asked == [
-        [start, one], [start, one, yes, ("user", "two")], [start, ("user", "three")],
-        [start, ("user", "three"), yes, ("user", "/usr/bin what")],
-    ]  # fmt: skip
-    out, err = capsys.readouterr()
-    assert out == "Yes.\n" * 4 and "no command /nonsense" in err and err.count("/clear  forget") == 2
-
-
-def test_chat_survives_errors_and_interrupts(
-    fake: type[FakeLlama], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    fake.pieces = ["^C", "never"]
-    assert converse(fake, monkeypatch, "one", "two", EOFError()) == [[("user", "one")], [("user", "two")]]
-    fake.pieces = ["part", "^C", "ial", "never"]
-    asked = converse(fake, monkeypatch, "one", "two", EOFError())
-    assert asked[1] == [("user", "one"), ("assistant", "partial"), ("user", "two")]
-    fake.error = errors.ContextOverflowError("too long", "use n_ctx")
-    assert converse(fake, monkeypatch, "one", "two", EOFError()) == [[("user", "one")], [("user", "two")]]
-    assert "/clear" in capsys.readouterr().err
-
-
-def test_chat_leaves_after_two_interrupts_in_a_row(
-    fake: type[FakeLlama], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stop = KeyboardInterrupt
-    assert len(converse(fake, monkeypatch, stop(), "one", stop(), stop())) == 1
-
-
 # ---- as a process, with a tiny model ----------------------------------------------------------------------
 
 
@@ -332,30 +254,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(tiny.write(tmp_path_factory.mktemp("cli") / "tiny.gguf", "llama", "F32", n_ctx=N_CTX))
 
 
-@pytest.fixture(scope="module")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    cache = str(tmp_path_factory.mktemp("cache"))
-    ours = {"PYTHONPATH": str(ROOT), "PYLLAMACPP_CACHE": cache, "HF_HUB_OFFLINE": "1", "TERM": "xterm"}
-    return {**os.environ, **ours}
-
-
 @pytest.fixture
-def command(environment: dict[str, str]) -> Iterator[Any]:
-    """Starts `pyllamacpp ARGUMENTS`; what still runs at the end is killed."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(
-        *arguments: str, entry: tuple[str, ...] = ("-m", "pyllamacpp"), **rest: Any
-    ) -> subprocess.Popen[bytes]:
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **rest}
-        line = [sys.executable, *entry, *arguments]
-        started.append(subprocess.Popen(line, env=environment, **streams))
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+def command(tmp_path: Path) -> Iterator[Any]:
+    with programs(tmp_path) as start:
+        yield start
 
 
 def test_one_shot_process(command: Any, model: str) -> None:
@@ -427,79 +329,6 @@ def test_interrupted_process_keeps_what_it_said(command: Any, model: str) -> Non
     process.send_signal(signal.SIGINT)
     rest, err = process.communicate(timeout=60)
     assert process.returncode == 130 and (first + rest).endswith(b"\n") and err == b""
-
-
-# So that Ctrl-C typed into the terminal becomes a signal.
-OWN_TERMINAL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-# The editor switches bracketed paste on before it shows its prompt, and off when a line is entered.
-PROMPT = r"\x1b\[\?2004h[\s\S]*>"
-ENTERED = r"\x1b\[\?2004l"
-
-
-class Terminal:
-    """A process in a pseudo-terminal."""
-
-    def __init__(self, command: Any, *arguments: str) -> None:
-        self.fd, child = pty.openpty()
-        entry = ("-c", OWN_TERMINAL + "from pyllamacpp.cli import main; main()")
-        streams = {"stdin": child, "stdout": child, "stderr": child}
-        self.process = command(*arguments, entry=entry, start_new_session=True, **streams)
-        os.close(child)
-        self.seen = ""
-
-    def type(self, text: str) -> None:
-        os.write(self.fd, text.encode())
-
-    def wait_for(self, pattern: str, seconds: float = 30) -> None:
-        """Read until what came since the last match has the pattern; forget it then."""
-        end = time.monotonic() + seconds
-        while not (match := re.search(pattern, self.seen)):
-            left = end - time.monotonic()
-            assert left > 0 and select.select([self.fd], [], [], left)[0], (
-                f"no {pattern!r}: {self.seen[-2000:]!r}"
-            )
-            try:
-                self.seen += os.read(self.fd, 4096).decode("utf-8", "replace")
-            except OSError:
-                pytest.fail(f"ended before {pattern!r}: {self.seen[-2000:]!r}")
-            if "\x1b[6n" in self.seen:  # the editor asks where the cursor is
-                self.seen = self.seen.replace("\x1b[6n", "")
-                self.type("\x1b[1;1R")
-        self.seen = self.seen[match.end() :]
-
-    def close(self) -> int:
-        code = int(self.process.wait(timeout=30))
-        os.close(self.fd)
-        return code
-
-
-def test_chat_in_a_terminal(command: Any, model: str) -> None:
-    terminal = Terminal(command, "run", model, "--temp", "0", "-v")
-    for line in ("hello", "again"):
-        terminal.wait_for(PROMPT)
-        terminal.type(line + "\r")
-        terminal.wait_for(ENTERED + r"[\s\S]{20}")  # in the middle of an answer that would fill the context
-        terminal.type("\x03")
-        terminal.wait_for(r"first token after .* s, then \d+ tokens")
-    terminal.wait_for(PROMPT)
-    terminal.type("/clear\r")
-    terminal.wait_for("forgotten")
-    terminal.wait_for(PROMPT)
-    terminal.type("\x04")
-    assert terminal.close() == 0
-
-
-def test_chat_is_left_by_two_interrupts(command: Any, model: str) -> None:
-    terminal = Terminal(command, "run", model)
-    terminal.wait_for(PROMPT)
-    terminal.type("\x03")
-    terminal.wait_for("again")
-    terminal.wait_for(PROMPT)
-    terminal.type("\x03")
-    assert terminal.close() == 0
-
-
-# ---- the other commands -----------------------------------------------------------------------------------
 
 
 def test_pull_prints_the_path(model: str) -> None:

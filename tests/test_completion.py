@@ -107,3 +107,10 @@ def test_parts_of_characters_stay_apart() -> None:
         {r"bytes:\xc3": -1.0, r"bytes:\xa9": -2.0, "<end>": -3.0},
         {r"bytes:\xa9": -4.0},
     ]
+
+
+def test_control_tokens_that_mark_thoughts_are_spelled() -> None:
+    tokenizer = SimpleNamespace(eog_ids=frozenset(), token_bytes=lambda i: b"" if i < 3 else bytes([i]))
+    answer: Any = Answer(tokenizer, (), scored=False, spelled={1: b"<t>"})  # type: ignore[arg-type]
+    draws = [(token, 0.0, []) for token in (1, *b"so", 2, *b"yes")]
+    assert "".join(piece.text for piece in answer.pieces(iter(draws))) == "<t>soyes"

@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny
+from typer.testing import CliRunner
 
-from pyllamacpp import _core, dump
+from pyllamacpp import Llama, _core, dump
+from pyllamacpp.cli import app
+from pyllamacpp.cli import run as run_module
 from pyllamacpp.errors import ParameterError
 
 IDS = ((np.arange(40) * 37 + 11) % 290).astype(np.int32)
@@ -131,3 +134,18 @@ def test_an_error_in_the_tap_leaves_the_session_as_it_was(path: Path) -> None:
         s.trace(IDS[5:9], tap)
     assert s.n_tokens == 5
     np.testing.assert_array_equal(s.eval(IDS[5:9]), session(path).eval(IDS[:9]))
+
+
+def test_from_the_command_line(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module.select, "select", lambda *a: ([1], [], []))
+    chat = tiny.write(tmp_path / "m.gguf", "llama", "Q4_0")
+    for folder, raw in (("chat", []), ("raw", ["--raw"]), ("again", ["--raw"])):
+        arguments = ["run", str(chat), "-p", "the sun", "--dump", str(tmp_path / folder), *raw]
+        result = CliRunner().invoke(app, arguments, input="")
+        assert (result.exit_code, result.stdout) == (0, ""), result.stderr
+    with Llama(chat, verbose=False) as llm:
+        raw_ids = llm.tokenize(b"the sun", special=True)
+    assert json.loads((tmp_path / "raw" / "index.json").read_text())["tokens"] == raw_ids
+    assert len(json.loads((tmp_path / "chat" / "index.json").read_text())["tokens"]) > len(raw_ids)
+    assert dump.main([str(tmp_path / "raw"), str(tmp_path / "again")]) == 0
+    assert dump.main([str(tmp_path / "raw"), str(tmp_path / "chat")]) == 2

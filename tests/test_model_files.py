@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from pyllamacpp.errors import (
     MemoryLimitError,
     MissingTensorError,
     ModelFileError,
-    ModelNotFoundError,
     ParameterError,
     PyllamacppError,
     TensorShapeError,
@@ -190,31 +188,9 @@ def test_embedding_formats_on_every_level(path: Path, fmt: str) -> None:
     for tied in (True, False):
         tiny.write(path, "llama", "Q5_0", formats={"token_embd.weight": fmt}, vocab=None, tied=tied)
         rows = {level: logits(path, level) for level in _core.cpu_info()["levels"]}
-        assert np.isfinite(rows.pop("baseline")).all()
+        assert all(np.isfinite(row).all() for row in rows.values())
+        rows.pop("baseline", None)
         assert all((row == next(iter(rows.values()))).all() for row in rows.values())
-
-
-def test_a_file_cut_short_while_open(path: Path) -> None:
-    size = tiny.write(path, tied=False).stat().st_size
-    whole = path.read_bytes()
-    file = _core.GgufFile(path)
-    session = _core.Session(_core.Model(file), 8)
-    before = session.eval(IDS[:4])
-    for n in (0, 4096, size - 1):
-        path.write_bytes(whole)
-        os.truncate(path, n)
-        uses = (
-            lambda: _core.Model(file),
-            lambda: file.tensor("output_norm.weight"),
-            lambda: session.eval(IDS[4:6]),
-            lambda: _core.plan_context(file),
-        )
-        for use in uses:
-            with pytest.raises(ModelNotFoundError, match="shorter"):
-                use()
-    assert session.n_tokens == 4
-    path.write_bytes(whole)
-    assert (_core.Session(_core.Model(file), 8).eval(IDS[:4]) == before).all()
 
 
 def test_level_and_threads_out_of_range(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +202,7 @@ def test_level_and_threads_out_of_range(path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(ParameterError, match="avx9"):
         _core.Model(file, isa="avx9")
     monkeypatch.setenv("PYLLAMACPP_ISA", "avx9")
-    refuse(path, ParameterError, "PYLLAMACPP_ISA", "avx9", "baseline")
+    refuse(path, ParameterError, "PYLLAMACPP_ISA", "avx9", _core.levels()[0])
 
 
 def test_context_plans(path: Path) -> None:

@@ -312,3 +312,39 @@ def test_no_step_sorts_a_large_vocabulary(params: dict[str, Any], spread: float)
         sampler.sample(logits, history, pos)
         seconds.append(time.perf_counter() - start)
     assert min(seconds) < 0.008
+
+
+# ---- instruction sets -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [{}, {"typical_p": 0.5}, {"dynatemp_range": 0.9, "top_p": 0.9}, {"mirostat_mode": 1, "temperature": 2.0}],
+)
+def test_every_level_gives_the_same_bits(steps: dict[str, Any]) -> None:
+    rng = np.random.default_rng(4)
+    for n in (1, 255, 256, 1000):
+        logits = (rng.standard_normal(n) * rng.choice([0.1, 5, 60])).astype(np.float32)
+        logits[rng.random(n) < 0.1] = -INF
+        logits[0] = 1
+        results = []
+        for level in _core.levels():
+            sampler = _core.Sampler(n, isa=level, seed=3, **steps)
+            results.append(
+                (
+                    sampler.distribution(logits, i32([]), 7),
+                    sampler.sample(logits, i32([]), 7, n_top_logprobs=2),
+                )
+            )
+        assert all(result == results[0] for result in results)
+
+
+def test_the_environment_forces_the_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYLLAMACPP_ISA", _core.levels()[0])
+    assert left(logits_of(0.25, 0.75)) == left(logits_of(0.25, 0.75), isa=_core.levels()[-1])
+    monkeypatch.setenv("PYLLAMACPP_ISA", "avx9")
+    with pytest.raises(ParameterError, match=r"PYLLAMACPP_ISA.*avx9"):
+        _core.Sampler(8)
+    _core.Sampler(8, isa=_core.levels()[0])
+    with pytest.raises(ParameterError, match="sse9"):
+        _core.Sampler(8, isa="sse9")

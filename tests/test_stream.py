@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -98,3 +99,21 @@ def test_one_string_is_one_stop() -> None:
 def test_empty_stop_is_refused() -> None:
     with pytest.raises(ParameterError, match="empty"):
         TextStream(["x", ""])
+
+
+@pytest.mark.parametrize(
+    ("stop", "piece", "n", "rest"),
+    [
+        ("a" * 2**18, b"aaaa", 2**15, b"b"),  # held to the last, then let go
+        ("ab" * 2**17 + "x", b"abab", 2**15, b""),
+        ("a" * 2**14 + "b", b"a", 2**16, b""),  # a tail that slides
+        ("a" * 2**16 + "c", b"a" * 2**15 + b"b", 16, b""),
+    ],
+)
+def test_long_stop_strings_cost_linear_time(stop: str, piece: bytes, n: int, rest: bytes) -> None:
+    stream = TextStream([stop, "never"])
+    start = time.process_time()
+    text = "".join(stream.push(piece) for _ in range(n)) + stream.push(rest) + stream.flush()
+    assert time.process_time() - start < 5
+    assert text == (piece * n + rest).decode()
+    assert stream.stopped is None

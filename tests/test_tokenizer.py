@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Regex, pre_tokenizers
 
 from pyllamacpp import _core
 from pyllamacpp.errors import ModelFileError, ParameterError, UnsupportedModelError
@@ -168,9 +170,30 @@ def test_unknown_and_missing_pre() -> None:
     assert pieces_of(Tokenizer.from_metadata(missing), "12") == ["12"]
 
 
-def test_long_digit_runs_are_linear() -> None:
-    tokenizer = Tokenizer.from_metadata(byte_pair(pre="afmoe"))
-    assert len(tokenizer.encode("7" * 200_000, special=False)) == 200_000
+@pytest.mark.parametrize("pre", ["afmoe", "tiny_aya", "superbpe", "jais-2"])
+@pytest.mark.parametrize("unit", ["7", " ", "7a", "\u00a0"])
+def test_long_runs_are_linear(pre: str, unit: str) -> None:
+    tokenizer = Tokenizer.from_metadata(byte_pair(pre=pre))
+    n = 200_000
+    start = time.process_time()
+    assert len(tokenizer.encode(unit * n, special=False)) == n * len(unit.encode())
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("group", "name"), [("TINY_AYA", "tiny_aya"), ("SUPERBPE", "superbpe"), ("JAIS2", "jais-2")]
+)
+@given(
+    text=st.text(alphabet="01234567890123456789 \u00bd\u0663\u2167a.!\n\t'", max_size=60),
+    n=st.integers(0, 1100),
+)
+def test_linear_regexes_cut_as_the_table_does(group: str, name: str, text: str, n: int) -> None:
+    def cut(regexes: list[str]) -> list[str]:
+        splits = [pre_tokenizers.Split(Regex(regex), "isolated") for regex in regexes]
+        return [piece for piece, _ in pre_tokenizers.Sequence(splits).pre_tokenize_str(text + " " * n + text)]
+
+    table = pretokenizers._table()["groups"][group]
+    assert cut(pretokenizers.lookup(name).regexes) == cut([str(regex) for regex in table])
 
 
 # --- special tokens --------------------------------------------------------------------------------

@@ -370,6 +370,7 @@ def write(
     format: str = "F32",
     *,
     vocab: str | None = "bpe",
+    shape: Shape | None = None,
     seed: int = 0,
     n_ctx: int = 256,
     tied: bool = True,
@@ -384,6 +385,7 @@ def write(
 ) -> Path:
     """Writes the model and returns `path` (the first shard's path where it is split).
 
+    `shape`: other sizes than `shape_of` says.
     `vocab`: "bpe" (ChatML template, about 300 tokens), "spm", or None for a model without a tokenizer.
     `formats`: formats of single tensors by name. `metadata`: full keys; a value of None removes the key.
     `reshape`: tensor name -> (rows, cols) or (n,). `extra`: further tensors, as they are.
@@ -392,7 +394,7 @@ def write(
     """
     path, row = Path(path), ARCHS[arch]
     name = row.name or arch
-    shape = shape_of(arch, format, *(formats or {}).values())
+    shape = shape or shape_of(arch, format, *(formats or {}).values())
     if n_layer is not None:
         shape = replace(shape, n_layer=n_layer)
     tokenizer = {"bpe": bpe_vocab, "spm": spm_vocab, None: dict}[vocab]()

@@ -4,7 +4,6 @@
 // is in the batch.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -29,7 +28,8 @@ class Weight {
   virtual ~Weight() = default;
   int64_t rows = 0, cols = 0;
   Format format = Format::F32;
-  size_t bytes = 0;  // memory of its own (0 if it reads the file in place)
+  size_t bytes = 0;      // memory of its own
+  bool in_file = false;  // rows are read when they are looked up
 };
 
 enum class WeightUse : uint8_t {
@@ -79,14 +79,12 @@ inline constexpr int kPageTokens = 64;
 // One operation at a time: the caller sees to it (Model::turn).
 class Backend {
  public:
-  using Release =
-      std::function<void(const uint8_t* data, size_t bytes)>;  // those bytes of the file are not needed again
   virtual ~Backend() = default;
 
   virtual std::string_view level() const = 0;  // e.g. "avx512vnni"
   virtual int n_threads() const = 0;
 
-  virtual std::unique_ptr<Weight> upload(const TensorView& tensor, WeightUse use, const Release& release) = 0;
+  virtual std::unique_ptr<Weight> upload(const TensorSource& tensor, WeightUse use) = 0;
   virtual size_t kv_page_bytes(const KvShape& kv) const = 0;
   virtual bool kv_is_finite(
       std::span<const uint8_t> pages) const = 0;  // of pages from outside: store_kv writes no others

@@ -32,7 +32,8 @@ void ForkMutex::lock() {
 }
 
 void ForkMutex::unlock() {
-  owner_.store(0, std::memory_order_release);
+  // Not just release: notify_one() first looks whether anyone sleeps, and must not look before the store is seen.
+  owner_.store(0, std::memory_order_seq_cst);
   owner_.notify_one();
 }
 

@@ -1,11 +1,18 @@
 #include "gguf/file.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/printable.h"
 #include "gguf/shards.h"
 #include "gguf/sniff.h"
 
 namespace pllm::gguf {
 namespace {
+
+constexpr size_t kFirstRead = size_t{1} << 20;        // holds the header of a model with a small vocabulary
+constexpr size_t kStep = size_t{4} << 20;             // more each time it does not, or half of what was read
+constexpr size_t kLargestHeader = size_t{128} << 20;  // ten times those of the largest vocabularies
 
 std::string quoted(const std::string& path) { return "'" + path + "'"; }
 
@@ -21,16 +28,36 @@ auto naming_file(const std::string& path, Body body) {
 
 }  // namespace
 
+void File::read_up_to(Shard& shard, size_t n_bytes) {
+  const size_t have = shard.bytes.size();
+  shard.bytes.resize(n_bytes);
+  shard.file.read(have, std::span(shard.bytes).subspan(have));
+}
+
 File::Shard File::open_shard(const std::string& path) {
-  Shard shard{path, MappedFile(path), {}};
+  Shard shard{path, InputFile(path), {}, {}};
+  const size_t file_size = shard.file.size();
+  read_up_to(shard, std::min(file_size, kFirstRead));
   naming_file(path, [&] {
-    const auto bytes = shard.map.bytes();
-    if (!has_magic(bytes)) {
-      const Finding finding = identify(bytes);
+    if (!has_magic(shard.bytes)) {
+      const Finding finding = identify(shard.bytes);
       throw Error(ErrorKind::bad_file, finding.what, finding.hint);
     }
-    shard.header = parse(bytes);
+    while (true) {
+      try {
+        shard.header = parse(shard.bytes, file_size);
+        return;
+      } catch (const Incomplete& more) {
+        if (more.n_bytes > kLargestHeader)
+          throw Error(ErrorKind::bad_file,
+                      "its metadata and tensor index take more than " + std::to_string(kLargestHeader >> 20) + " MiB",
+                      "No model needs that: the file is damaged or made to do harm. Get another copy.");
+        const size_t have = shard.bytes.size(), step = std::max(kStep, have / 2);
+        read_up_to(shard, std::min({file_size, kLargestHeader, std::max(more.n_bytes, have + step)}));
+      }
+    }
   });
+  shard.file.check_unchanged();
   return shard;
 }
 
@@ -79,8 +106,7 @@ File::File(std::string path, std::vector<Shard> shards, std::vector<Override> ov
       tensor.shard = int(s);
       if (!index_.emplace(tensor.name, tensors_.size()).second)
         throw Error(ErrorKind::bad_file,
-                    quoted(shards_[s].path) + ": tensor '" + std::string(tensor.name.substr(0, 200)) +
-                        "' is in another shard too",
+                    quoted(shards_[s].path) + ": tensor '" + printable(tensor.name) + "' is in another shard too",
                     "Download the shards again, all from the same place.");
       tensors_.push_back(tensor);
     }
@@ -109,12 +135,12 @@ const Tensor* File::tensor(std::string_view name) const {
   return it == index_.end() ? nullptr : &tensors_[it->second];
 }
 
-void File::check_size() const {
-  for (const Shard& shard : shards_) shard.map.check_size();
+void File::read(const Tensor& tensor, uint64_t first, std::span<uint8_t> out) const {
+  shards_[size_t(tensor.shard)].file.read(tensor.offset + first, out);
 }
 
-void File::release(const Tensor& tensor, const uint8_t* data, size_t n_bytes) const {
-  shards_[size_t(tensor.shard)].map.release(data, n_bytes);
+void File::check_unchanged() const {
+  for (const Shard& shard : shards_) shard.file.check_unchanged();
 }
 
 }  // namespace pllm::gguf

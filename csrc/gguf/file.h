@@ -1,4 +1,4 @@
-// A GGUF model file, or the set of files one was split into: mapped, validated once, then immutable.
+// A GGUF model file, or the set of files one was split into: its header read and validated once, then immutable.
 #pragma once
 #include <memory>
 #include <optional>
@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/mapped_file.h"
+#include "base/input_file.h"
 #include "gguf/parse.h"
 #include "gguf/tensor.h"
 #include "gguf/value.h"
@@ -44,16 +44,19 @@ class File {
 
   const Tensor* tensor(std::string_view name) const;  // nullptr if absent
   const std::vector<Tensor>& tensors() const { return tensors_; }
-  void check_size() const;  // Error io if a shard has become shorter since it was opened: its tensors cannot be read
-  // Part of the tensor will not be needed soon: its pages leave the resident memory. Threads may call it at once.
-  void release(const Tensor& tensor, const uint8_t* data, size_t n_bytes) const;
+  // Fills `out` with the tensor's bytes from the first-th on. Threads may call it at once. Error bad_file if the file
+  // has become too short for that since it was opened.
+  void read(const Tensor& tensor, uint64_t first, std::span<uint8_t> out) const;
+  void check_unchanged() const;  // Error bad_file if a shard has been written to since it was opened
 
  private:
   struct Shard {
     std::string path;
-    MappedFile map;
+    InputFile file;
+    std::vector<uint8_t> bytes;  // its beginning: what the header's views are of
     Header header;
   };
+  static void read_up_to(Shard& shard, size_t n_bytes);
   static Shard open_shard(const std::string& path);
   // The siblings of `first` in order, `first` among them; checks that they belong together.
   static std::vector<Shard> open_set(Shard first);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <unordered_set>
 
+#include "base/printable.h"
 #include "gguf/tensor_types.h"
 
 namespace pllm::gguf {
@@ -13,6 +14,8 @@ constexpr uint64_t kMinKeyValueBytes = 8 + 4 + 1;        // key length, value ty
 constexpr uint64_t kMinTensorInfoBytes = 8 + 4 + 4 + 8;  // name length, n_dims, type, offset
 constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kMinAlignment = 8, kMaxAlignment = 1 << 20;
+// Far beyond any model's: what costs memory for each is bounded.
+constexpr uint64_t kMaxEntries = 1 << 16, kMaxTensors = 1 << 20;
 constexpr const char* kDamaged = "The download was cut off or the file is damaged: download it again.";
 
 // A tensor's place as the file states it, before it is known whether the data is there.
@@ -35,13 +38,18 @@ uint32_t read_version(Cursor& cursor) {
               "A newer pyllamacpp may read it; if the version looks absurd, the file is damaged: download it again.");
 }
 
+void require_count(const Cursor& cursor, uint64_t count, uint64_t least_bytes, uint64_t most) {
+  cursor.require_in_file(CheckedSize(count) * least_bytes);
+  if (count > most) cursor.fail(std::to_string(count) + " entries; at most " + std::to_string(most) + " are allowed");
+}
+
 Metadata read_metadata(Cursor& cursor, uint64_t count) {
-  cursor.require(CheckedSize(count) * kMinKeyValueBytes);
+  require_count(cursor, count, kMinKeyValueBytes, kMaxEntries);
   Metadata metadata;
   for (uint64_t i = 0; i < count; i++) {
     cursor.set_item("metadata entry " + std::to_string(i));
     const std::string_view key = cursor.read_string();
-    cursor.set_item("metadata '" + std::string(key.substr(0, 200)) + "'");
+    cursor.set_item("metadata '" + printable(key) + "'");
     const ValueType type = read_value_type(cursor);
     if (!metadata.add(key, read_value(cursor, type))) cursor.fail("the key appears twice");
   }
@@ -96,13 +104,13 @@ uint64_t read_shape(Cursor& cursor, Tensor& tensor) {
 
 void read_tensor_infos(Cursor& cursor, uint64_t count, uint64_t alignment, Header& header,
                        std::vector<Extent>& extents) {
-  cursor.require(CheckedSize(count) * kMinTensorInfoBytes);
+  require_count(cursor, count, kMinTensorInfoBytes, kMaxTensors);
   std::unordered_set<std::string_view> names;
   for (uint64_t i = 0; i < count; i++) {
     cursor.set_item("tensor entry " + std::to_string(i));
     Tensor tensor{};
     tensor.name = cursor.read_string();
-    cursor.set_item("tensor '" + std::string(tensor.name.substr(0, 200)) + "'");
+    cursor.set_item("tensor '" + printable(tensor.name) + "'");
     if (!names.insert(tensor.name).second) cursor.fail("the name appears twice");
     tensor.n_bytes = read_shape(cursor, tensor);
     const uint64_t offset = cursor.read<uint64_t>();
@@ -114,10 +122,10 @@ void read_tensor_infos(Cursor& cursor, uint64_t count, uint64_t alignment, Heade
   }
 }
 
-std::string quoted(const Tensor& tensor) { return "tensor '" + std::string(tensor.name.substr(0, 200)) + "'"; }
+std::string quoted(const Tensor& tensor) { return "tensor '" + printable(tensor.name) + "'"; }
 
-// Sets the data pointers; `data_start` may lie past the end of a file without tensors.
-void place_tensors(std::span<const uint8_t> bytes, CheckedSize data_start, const std::vector<Extent>& extents,
+// Sets the tensors' offsets; `data_start` may lie past the end of a file without tensors.
+void place_tensors(uint64_t file_size, CheckedSize data_start, const std::vector<Extent>& extents,
                    std::vector<Tensor>& tensors) {
   uint64_t needed = 0;
   const Tensor* outside = nullptr;
@@ -127,31 +135,31 @@ void place_tensors(std::span<const uint8_t> bytes, CheckedSize data_start, const
       throw Error(ErrorKind::bad_file,
                   quoted(tensors[i]) + " ends beyond 2^64 bytes (offset " + std::to_string(extents[i].offset) + ")",
                   kDamaged);
-    if (*end > bytes.size() && !outside) outside = &tensors[i];
+    if (*end > file_size && !outside) outside = &tensors[i];
     needed = std::max(needed, *end);
   }
   if (outside)
     throw Error(ErrorKind::bad_file,
                 "truncated: its tensors need " + std::to_string(needed) + " bytes, but the file has " +
-                    std::to_string(bytes.size()) + " bytes; the first one outside is " + quoted(*outside),
+                    std::to_string(file_size) + " bytes; the first one outside is " + quoted(*outside),
                 kDamaged);
-  for (size_t i = 0; i < tensors.size(); i++) tensors[i].data = bytes.data() + *data_start.value() + extents[i].offset;
+  for (size_t i = 0; i < tensors.size(); i++) tensors[i].offset = *data_start.value() + extents[i].offset;
 }
 
 void refuse_overlap(const std::vector<Tensor>& tensors) {
   std::vector<const Tensor*> order;
   order.reserve(tensors.size());
   for (const Tensor& tensor : tensors) order.push_back(&tensor);
-  std::sort(order.begin(), order.end(), [](const Tensor* a, const Tensor* b) { return a->data < b->data; });
+  std::sort(order.begin(), order.end(), [](const Tensor* a, const Tensor* b) { return a->offset < b->offset; });
   for (size_t i = 1; i < order.size(); i++)
-    if (order[i - 1]->data + order[i - 1]->n_bytes > order[i]->data)
+    if (order[i - 1]->offset + order[i - 1]->n_bytes > order[i]->offset)
       throw Error(ErrorKind::bad_file, quoted(*order[i - 1]) + " and " + quoted(*order[i]) + " overlap", kDamaged);
 }
 
 }  // namespace
 
-Header parse(std::span<const uint8_t> bytes) {
-  Cursor cursor(bytes);
+Header parse(std::span<const uint8_t> bytes, uint64_t file_size) {
+  Cursor cursor(bytes, file_size);
   Header header;
   try {
     header.version = read_version(cursor);
@@ -162,7 +170,7 @@ Header parse(std::span<const uint8_t> bytes) {
     std::vector<Extent> extents;
     cursor.set_item("tensor index");
     read_tensor_infos(cursor, n_tensors, alignment, header, extents);
-    place_tensors(bytes, CheckedSize(cursor.offset()).align_up(alignment), extents, header.tensors);
+    place_tensors(file_size, CheckedSize(cursor.offset()).align_up(alignment), extents, header.tensors);
   } catch (const Error& error) {
     if (!error.hint().empty()) throw;
     throw Error(error.kind(), error.what(), kDamaged);

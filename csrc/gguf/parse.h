@@ -15,7 +15,9 @@ struct Header {
   std::vector<Tensor> tensors;  // file order; shard = 0
 };
 
-// Error bad_file (or unsupported_model for a tensor type nobody knows) without the file's name, which the caller knows.
-Header parse(std::span<const uint8_t> bytes);
+// bytes: the beginning of a file of `file_size` bytes, kept by the caller as long as the Header.
+// Throws Incomplete if the header goes on behind them; Error bad_file (or unsupported_model for a tensor type nobody
+// knows) without the file's name, which the caller knows.
+Header parse(std::span<const uint8_t> bytes, uint64_t file_size);
 
 }  // namespace pllm::gguf

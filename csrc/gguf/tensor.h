@@ -9,7 +9,7 @@
 
 namespace pllm::gguf {
 
-// One tensor of a file. The views stay valid as long as the File.
+// One tensor of a file. The name is valid as long as the File.
 struct Tensor {
   std::string_view name;
   uint32_t type_id;
@@ -17,7 +17,7 @@ struct Tensor {
   std::optional<Format> format;  // nullopt: a GGUF type without kernels here
   int n_dims;
   std::array<int64_t, 4> shape;  // shape[0] = columns (contiguous), shape[1] = rows, ...; missing dimensions are 1
-  const uint8_t* data;
+  uint64_t offset;               // of its data in the file
   size_t n_bytes;
   int shard;
 };

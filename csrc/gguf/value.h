@@ -1,4 +1,4 @@
-// Metadata values: views into the mapped file, checked when it was opened and decoded when asked for.
+// Metadata values: views into the header, checked when the file was opened and decoded when asked for.
 #pragma once
 #include <atomic>
 #include <cstdint>

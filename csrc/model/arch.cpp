@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace pllm {
 namespace {
@@ -147,7 +148,7 @@ const Arch& find_arch(std::string_view name, std::string_view type) {
   }
   throw Error(ErrorKind::unsupported_model,
               name.empty() ? std::string("the file names no architecture (general.architecture)")
-                           : "architecture '" + std::string(name) + "' is not supported",
+                           : "architecture '" + printable(name) + "' is not supported",
               "Supported architectures: " + known + ".");
 }
 

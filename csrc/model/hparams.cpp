@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "model/arch.h"
 
 namespace pllm {
@@ -107,7 +108,7 @@ RopeScaling read_rope_scaling(const Keys& keys, int n_ctx_train) {
   } else if (type == "longrope") {
     s.kind = RopeScaling::Kind::longrope;
   } else if (!type.empty() && type != "none" && type != "llama3") {  // llama3's factors are a tensor (rope_freqs)
-    throw Error(ErrorKind::unsupported_model, "rope scaling '" + std::string(type) + "' is not supported",
+    throw Error(ErrorKind::unsupported_model, "rope scaling '" + printable(type) + "' is not supported",
                 "Supported: none, linear, llama3, longrope, yarn.");
   }
   return s;
@@ -172,7 +173,7 @@ void refuse_variants(const Keys& keys) {
 }  // namespace
 
 Hparams read_hparams(const gguf::File& file) {
-  file.check_size();
+  file.check_unchanged();
   Hparams h;
   h.arch = std::string(file.string("general.architecture").value_or(std::string_view{}));
   const Arch& arch = find_arch(h.arch, file.string("general.type").value_or(std::string_view{}));

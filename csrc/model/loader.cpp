@@ -1,9 +1,9 @@
 #include "model/loader.h"
 
 #include <cmath>
-#include <cstring>
 
 #include "base/error.h"
+#include "base/printable.h"
 
 namespace pllm {
 namespace {
@@ -63,10 +63,9 @@ WeightPtr Loader::part(const gguf::Tensor& t, WeightUse use, int64_t first, int6
                     ", whose blocks do not fit its parts",
                 "Take the same model in another quantization, such as Q8_0.");
   }
-  file_.check_size();
-  const uint8_t* data = t.data + size_t(first / format.block_weights) * size_t(format.block_bytes);
-  WeightPtr w = backend_.upload({t.name, *t.format, rows, cols, data}, use,
-                                [&](const uint8_t* p, size_t n_bytes) { file_.release(t, p, n_bytes); });
+  const uint64_t begin = uint64_t(first / format.block_weights) * uint64_t(format.block_bytes);
+  const auto read = [&file = file_, &t, begin](uint64_t at, std::span<uint8_t> out) { file.read(t, begin + at, out); };
+  WeightPtr w = backend_.upload({t.name, *t.format, rows, cols, read}, use);
   bytes_ += w->bytes;
   return w;
 }
@@ -88,9 +87,8 @@ std::vector<float> Loader::divisors(const std::string& name, int64_t n, bool nee
   if (t->format != Format::F32)
     throw Error(ErrorKind::bad_shape, "tensor " + name + " has format " + std::string(t->type_name) + ", not F32",
                 hint);
-  file_.check_size();
   std::vector<float> values(static_cast<size_t>(n));
-  std::memcpy(values.data(), t->data, values.size() * sizeof(float));
+  file_.read(*t, 0, {reinterpret_cast<uint8_t*>(values.data()), values.size() * sizeof(float)});
   for (const float v : values) {
     if (std::isnormal(v) && v > 0) continue;
     throw Error(ErrorKind::bad_file, "tensor " + name + ": " + std::to_string(v) + " is no divisor", hint);
@@ -102,7 +100,7 @@ void Loader::refuse_unused(const Hparams& h) const {
   for (const gguf::Tensor& t : file_.tensors()) {
     if (used_.contains(t.name) || t.name.ends_with(".attn_rot_embd.weight")) continue;  // derived, in early files
     throw Error(ErrorKind::unsupported_model,
-                "tensor " + std::string(t.name) + " has no use in a model of architecture " + h.arch + " with " +
+                "tensor " + printable(t.name) + " has no use in a model of architecture " + h.arch + " with " +
                     std::to_string(h.n_layer) + " layers",
                 "It is a variant that is not supported, or the file was made by a broken converter.");
   }

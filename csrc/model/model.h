@@ -35,7 +35,7 @@ class Model {
 
  private:
   mutable ForkMutex turn_;
-  std::shared_ptr<const gguf::File> file_;  // weights may be read in place
+  std::shared_ptr<const gguf::File> file_;  // embeddings may be read from it
   std::unique_ptr<Backend> backend_;
   Hparams hparams_;
   const Arch* arch_;

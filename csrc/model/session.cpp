@@ -97,10 +97,10 @@ void Session::run(std::span<const int32_t> tokens, Output output, Rows which, fl
     }
     const SequenceRows rows[] = {{sequence_.pages(), 0, n, pos0}};
     const auto n_rows = int64_t(output_rows.size());
-    model_->file().check_size();  // embeddings may be read from the file, in place
     const std::lock_guard turn(model_->turn());
     forward(*model_, buffers_, {tokens.first(size_t(n)), positions, rows, output_rows, n_ctx_, tap}, output,
             {result, n_rows, width, width});
+    if (model_->weights().in_file()) model_->file().check_unchanged();  // rows that were looked up are the model's
     sequence_.extend(n);
     result += n_rows * width;
     tokens = tokens.subspan(size_t(n));

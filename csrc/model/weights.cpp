@@ -169,6 +169,7 @@ Weights load_weights(const gguf::File& file, const Arch& arch, Hparams& h, Backe
   w.rope_factors = in.divisors(longrope ? "rope_factors_short.weight" : "rope_freqs.weight", h.n_rot / 2, longrope);
   w.rope_factors_long = in.divisors("rope_factors_long.weight", h.n_rot / 2, longrope);
   in.refuse_unused(h);
+  file.check_unchanged();  // while it was read
   w.bytes = in.bytes();
   return w;
 }

@@ -47,12 +47,15 @@ struct Weights {
   WeightPtr output;                         // (n_vocab, n_embd); null: tied to token_embd
   std::vector<float> rope_factors;          // (n_rot / 2) divisors of the frequencies (llama3, longrope), or empty
   std::vector<float> rope_factors_long;     // the same for a context longer than the first one trained (longrope)
-  size_t bytes = 0;                         // memory taken beside the file's own pages
+  size_t bytes = 0;                         // memory taken
+
+  bool in_file() const { return token_embd->in_file || (position_embd && position_embd->in_file); }
 
   const Weight& head() const { return output ? *output : *token_embd; }
 };
 
-// Uploads all tensors and sets h.n_vocab. Errors: missing_tensor, bad_shape, unsupported_model (a tensor's format).
+// Uploads all tensors and sets h.n_vocab. Errors: missing_tensor, bad_shape, unsupported_model (a tensor's format),
+// bad_file (it is written to meanwhile).
 Weights load_weights(const gguf::File& file, const Arch& arch, Hparams& h, Backend& backend);
 
 // Bytes the weights will take, from the tensor index alone.

@@ -97,14 +97,14 @@ py::dict metadata_dict(const gguf::Metadata& metadata) {
 
 py::array_t<uint8_t> tensor_bytes(const gguf::File& file, const py::str& name) {
   const py::bytes key = to_bytes(name);
-  file.check_size();
   const Tensor* tensor = file.tensor(view(key));
   if (!tensor)
     throw Error(ErrorKind::missing_tensor, "'" + file.path() + "' has no tensor '" + std::string(view(key)) + "'");
   py::array_t<uint8_t> result(py::ssize_t(tensor->n_bytes));
   uint8_t* out = result.mutable_data();
   const Unlocked unlocked;
-  std::memcpy(out, tensor->data, tensor->n_bytes);
+  file.read(*tensor, 0, {out, tensor->n_bytes});
+  file.check_unchanged();
   return result;
 }
 
@@ -177,7 +177,7 @@ void bind_gguf(py::module_& m) {
 
   py::class_<GgufFile>(
       m, "GgufFile",
-      "A GGUF model, mapped read-only and validated; any shard of a split model opens the whole set.\n\n"
+      "A GGUF model, read and validated; any shard of a split model opens the whole set.\n\n"
       "Raises ModelNotFoundError (cannot be opened, or a shard is missing), ModelFileError (not GGUF,\n"
       "truncated, corrupt) or UnsupportedModelError (a tensor type that is not known).")
       .def(py::init(&open), py::arg("path"), py::kw_only(), py::arg("overrides") = py::dict())
@@ -198,7 +198,6 @@ void bind_gguf(py::module_& m) {
       .def_property_readonly(
           "metadata",
           [](GgufFile& f) {
-            f.file->check_size();
             if (!f.metadata) f.metadata = metadata_dict(f.file->metadata());
             return *f.metadata;
           },
@@ -206,7 +205,6 @@ void bind_gguf(py::module_& m) {
       .def_property_readonly(
           "tensors",
           [](GgufFile& f) {
-            f.file->check_size();
             if (!f.tensors) {
               py::list infos;
               for (const Tensor& tensor : f.file->tensors()) infos.append(tensor_info(tensor));

@@ -7,6 +7,7 @@
 #include "backend/cpu/select.h"
 #include "base/cpu_info.h"
 #include "base/error.h"
+#include "base/isa.h"
 #include "base/memory.h"
 #include "python/bindings.h"
 #include "python/unlocked.h"
@@ -163,11 +164,11 @@ py::dict machine(const std::string& root, const std::vector<int>& cpus) {
 }
 
 py::dict this_machine() {
-  const cpu::Level level = cpu::best_level();
+  const ChosenLevel level = best_level();
   py::dict d = machine("", cpu_affinity());
   d["level"] = level.name;
   d["why"] = level.why;
-  d["levels"] = cpu::supported_levels();
+  d["levels"] = supported_levels();
   d["features"] = cpu_features();
   return d;
 }
@@ -178,7 +179,7 @@ void bind_kernels(py::module_& m) {
   m.def("formats", &formats, "(name, GGUF type id, weights in a block, bytes of a block) of every tensor format.");
   m.def("decode", &decode_raw, py::arg("format"), py::arg("raw"),
         "Blocks as in the file (uint8) -> float32 weights, 1-D.");
-  m.def("levels", &cpu::supported_levels, "Instruction-set levels this machine supports, slowest first.");
+  m.def("levels", &supported_levels, "Instruction-set levels this machine supports, slowest first.");
   py::class_<Panels>(m, "Panels", "A weight matrix as the kernels of a level read it. raw: (rows, row bytes) uint8.")
       .def(py::init<const std::string&, const std::string&, const Bytes&>(), py::arg("level"), py::arg("format"),
            py::arg("raw"))
@@ -188,7 +189,7 @@ void bind_kernels(py::module_& m) {
       .def("read", &Panels::read, "Reads all of the memory and computes next to nothing: the limit to compare with.")
       .def_property_readonly("n_bytes", &Panels::n_bytes);
   m.def("matmul_oracle", &matmul_oracle, py::arg("format"), py::arg("raw"), py::arg("x"),
-        "raw (rows, row bytes) times x (n, cols) by plain scalar code; every avx level gives the same bits.");
+        "raw (rows, row bytes) times x (n, cols) by plain scalar code; every level but baseline gives the same bits.");
   m.def("cpu_info", &this_machine, "Instruction-set level, threads and memory of this machine, each with its reason.");
   m.def("cpu_info_at", &machine, py::arg("root"), py::arg("cpus"),
         "Threads and memory as <root>/proc and <root>/sys tell them, for a process that may run on `cpus`.");

@@ -20,7 +20,8 @@ namespace {
 
 // The sampler's scratch memory serves one call at a time; with the GIL released, threads have to be kept apart here.
 struct LockedSampler {
-  LockedSampler(SamplingParams params, int n_vocab) : sampler(std::move(params), n_vocab) {}
+  LockedSampler(SamplingParams params, int n_vocab, const std::string& isa)
+      : sampler(std::move(params), n_vocab, isa) {}
   std::mutex mutex;
   Sampler sampler;
 };
@@ -122,7 +123,7 @@ class Reader {
   size_t n_read_ = 0;
 };
 
-std::unique_ptr<LockedSampler> make(int64_t n_vocab, const py::kwargs& given) {
+std::unique_ptr<LockedSampler> make(int64_t n_vocab, const std::string& isa, const py::kwargs& given) {
   SamplingParams p;
   p.samplers = step_names();
   Reader read(given);
@@ -154,7 +155,7 @@ std::unique_ptr<LockedSampler> make(int64_t n_vocab, const py::kwargs& given) {
   read("samplers", p.samplers);
   read("seed", p.seed);
   read.finish();
-  return std::make_unique<LockedSampler>(std::move(p), to_int(n_vocab));
+  return std::make_unique<LockedSampler>(std::move(p), to_int(n_vocab), isa);
 }
 
 Draw to_draw(const py::array& history, const py::object& pos, const py::object& choice, const py::object& n_prompt) {
@@ -187,12 +188,13 @@ std::vector<std::pair<int32_t, double>> distribution(LockedSampler& self, const 
   return self.sampler.distribution(logits_view, draw);
 }
 
-constexpr const char* kClassDoc = R"(Sampler(n_vocab, **parameters): chooses the next token from logits.
+constexpr const char* kClassDoc = R"(Sampler(n_vocab, isa='', **parameters): chooses the next token from logits.
 
 The chain: logit_bias and min_tokens; the steps named in `samplers`, in that order (samplers() has the default one);
 mirostat instead of the cuts where it is on; one draw with Philox4x32-10 keyed by (seed, choice, pos). Each default
 turns its step off. The parameters are the fields of pyllamacpp.SamplingParams, but: logit_bias maps ids to numbers,
 -inf bans, +inf allows these tokens alone; eog_ids are what min_tokens bans; dry_breakers are lists of token ids.
+isa names the instruction-set level of its loops, of levels(); it changes no result.
 
 temperature <= 0 takes the largest logit after bias, penalties and dry. Equal logits rank by ascending id. The same
 arguments give the same token on every machine; with mirostat, given the tokens drawn for earlier positions of the
@@ -214,7 +216,7 @@ array has another type or size, or the history names a token outside the vocabul
 void bind_sampling(py::module_& m) {
   m.def("samplers", &step_names, "Names of the steps, in the default order.");
   py::class_<LockedSampler>(m, "Sampler", kClassDoc)
-      .def(py::init(&make), py::arg("n_vocab"))
+      .def(py::init(&make), py::arg("n_vocab"), py::kw_only(), py::arg("isa") = "")
       .def("sample", &sample, kSampleDoc, py::arg("logits"), py::arg("history"), py::arg("pos"), py::kw_only(),
            py::arg("choice") = 0, py::arg("n_prompt") = 0, py::arg("n_top_logprobs") = -1)
       .def("distribution", &distribution, "What sample() would draw from: [(id, probability), ...] in order of id.",

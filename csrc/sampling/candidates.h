@@ -16,6 +16,8 @@ namespace pllm {
 // next token. Probabilities are the softmax of logit / temperature over what is left.
 class Candidates {
  public:
+  explicit Candidates(const Passes& passes) : softmax_(passes) {}
+
   void reset(Ranking& raw);  // which must stay valid and unchanged until the next reset
 
   size_t size() const { return logits_.size(); }

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sampling/exp_log.h"
+#include "base/exp_log.h"
 #include "sampling/random.h"
 #include "sampling/step.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "sampling/exp_log.h"
+#include "base/exp_log.h"
 
 namespace pllm {
 

@@ -48,7 +48,7 @@ void Nearest::find(std::span<const float> logits, const Softmax& softmax, double
     }
     return;
   }
-  passes().assign(logits.data(), weights, n, center, kBuckets / reach, buckets_.data());
+  softmax.passes.assign(logits.data(), weights, n, center, kBuckets / reach, buckets_.data());
   double mass[kBuckets + 1] = {};  // the last for what has weight 0
   for (size_t i = 0; i < n; ++i) mass[buckets_[i]] += weights[i];
   const int found = bucket_reaching(reinterpret_cast<double (&)[kBuckets]>(mass), target, sum);

@@ -1,28 +1,22 @@
 #include "sampling/passes.h"
 
-#include <algorithm>
-#include <initializer_list>
-#include <string>
-
-#include "base/cpu_info.h"
+#include "base/isa.h"
 
 namespace pllm {
 
-const Passes& passes() {
-  static const Passes& best = []() -> const Passes& {
+const Passes& passes(std::string_view level) {
+#if defined(__aarch64__)
+  isa_level(level);  // Error if there is none
+  return kNeonPasses;
+#else
+  const std::string_view floats = isa_level(level).floats;
 #if defined(__x86_64__)
-    const std::vector<std::string> features = cpu_features();
-    const auto has = [&](std::initializer_list<const char*> needs) {
-      return std::all_of(needs.begin(), needs.end(), [&](const char* need) {
-        return std::find(features.begin(), features.end(), need) != features.end();
-      });
-    };
-    if (has({"avx2", "fma", "f16c", "bmi2", "avx512f", "avx512bw", "avx512dq", "avx512vl"})) return kAvx512Passes;
-    if (has({"avx2", "fma", "f16c", "bmi2"})) return kAvx2Passes;
+  if (floats == "avx512") return kAvx512Passes;
+  if (floats == "avx2") return kAvx2Passes;
 #endif
-    return kBaselinePasses;
-  }();
-  return best;
+  (void)floats;
+  return kBaselinePasses;
+#endif
 }
 
 }  // namespace pllm

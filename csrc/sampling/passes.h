@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace pllm {
 
@@ -19,7 +20,8 @@ struct Passes {
   void (*assign)(const float* logits, const double* weights, size_t n, double center, double scale, uint16_t* buckets);
 };
 
-extern const Passes kBaselinePasses, kAvx2Passes, kAvx512Passes;
-const Passes& passes();  // the best this CPU has
+extern const Passes kBaselinePasses, kAvx2Passes, kAvx512Passes, kNeonPasses;
+// Of an instruction-set level (base/isa.h), the best one where it is empty. Error(bad_value) if it is not supported.
+const Passes& passes(std::string_view level);
 
 }  // namespace pllm

@@ -1,7 +1,7 @@
 // Included by one object for each level; PLLM_PASSES names its table.
 #include <cmath>
 
-#include "sampling/exp_log.h"
+#include "base/exp_log.h"
 #include "sampling/passes.h"
 
 namespace pllm {

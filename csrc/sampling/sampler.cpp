@@ -5,16 +5,17 @@
 #include <string>
 
 #include "base/error.h"
-#include "sampling/exp_log.h"
+#include "base/exp_log.h"
 #include "sampling/random.h"
 
 namespace pllm {
 
-Sampler::Sampler(SamplingParams params, int n_vocab)
+Sampler::Sampler(SamplingParams params, int n_vocab, std::string_view isa)
     : params_((check(params, n_vocab), std::move(params))),
       n_vocab_(n_vocab),
       chain_(make_chain(params_, n_vocab)),
-      mirostat_(params_) {}
+      mirostat_(params_),
+      candidates_(passes(isa)) {}
 
 void Sampler::narrow(std::span<const float> logits, const Draw& draw) {
   if (logits.size() != static_cast<size_t>(n_vocab_)) {

@@ -17,6 +17,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -35,7 +36,9 @@ struct Sampled {
 // Belongs to one request. Not thread-safe: it owns the scratch memory of its steps and mirostat's state.
 class Sampler {
  public:
-  Sampler(SamplingParams params, int n_vocab);  // Error(bad_value) for a parameter out of range
+  // Error(bad_value) for a parameter out of range. isa: the instruction-set level of its loops, the best one where it
+  // is empty; never changes a result.
+  Sampler(SamplingParams params, int n_vocab, std::string_view isa = "");
 
   // logits[n_vocab]: finite or -infinity. draw.pos: the sequence position the new token will take. draw.choice: which
   // of several answers to one request. n_top_logprobs: -1 computes no log-probability, n >= 0 the token's own and the n

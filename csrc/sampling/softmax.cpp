@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "sampling/exp_log.h"
+#include "base/exp_log.h"
 #include "sampling/passes.h"
 
 namespace pllm {
@@ -29,9 +29,9 @@ void Softmax::compute(std::span<const float> logits, float max, double temperatu
   n = logits.size();
   if (weights.size() < n_blocks * kBlock) weights.resize(n_blocks * kBlock);
   sums.resize(n_blocks);
-  passes().weigh(logits.data(), tail.begin, max, cold, weights.data(), sums.data());
+  passes.weigh(logits.data(), tail.begin, max, cold, weights.data(), sums.data());
   if (tail.n > 0) {
-    passes().weigh(tail.values, kBlock, max, cold, weights.data() + tail.begin, sums.data() + n_blocks - 1);
+    passes.weigh(tail.values, kBlock, max, cold, weights.data() + tail.begin, sums.data() + n_blocks - 1);
   }
   total = 0;
   for (const double sum : sums) total += sum;
@@ -40,11 +40,11 @@ void Softmax::compute(std::span<const float> logits, float max, double temperatu
 double Softmax::entropy(std::span<const float> logits, float max, double temperature) const {
   const double cold = 1 / temperature;
   const Tail tail(logits);
-  double sum = passes().moment(logits.data(), weights.data(), tail.begin, max, cold);
+  double sum = passes.moment(logits.data(), weights.data(), tail.begin, max, cold);
   if (tail.n > 0) {
     double last[kBlock] = {};
     std::copy_n(weights.data() + tail.begin, tail.n, last);
-    sum += passes().moment(tail.values, last, kBlock, max, cold);
+    sum += passes.moment(tail.values, last, kBlock, max, cold);
   }
   return std::max(0.0, natural_log(total) - sum / total);
 }

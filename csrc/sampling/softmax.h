@@ -11,11 +11,14 @@ namespace pllm {
 struct Softmax {
   static constexpr size_t kBlock = Passes::kBlock;
 
+  explicit Softmax(const Passes& of_level) : passes(of_level) {}
+
   // weights[i] = e^((logits[i] - max) / temperature); 0 where a logit is -infinity.
   void compute(std::span<const float> logits, float max, double temperature);
   double entropy(std::span<const float> logits, float max, double temperature) const;  // in nats
   size_t pick(double share) const;  // the first index whose cumulated weight exceeds share * total; share in [0, 1)
 
+  const Passes& passes;
   size_t n = 0;
   std::vector<double> weights;  // the first n; never made smaller, as growing again would clear it
   std::vector<double> sums;     // of each kBlock weights

@@ -2,7 +2,7 @@
 // lowest) and temperature + range, at (entropy / largest entropy possible)^exponent of the way.
 #include <algorithm>
 
-#include "sampling/exp_log.h"
+#include "base/exp_log.h"
 #include "sampling/step.h"
 
 namespace pllm {

@@ -2,6 +2,8 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string_view>
 
 #include "base/memory.h"
@@ -33,11 +35,13 @@ class MatBuffer {
 };
 
 // Weights as the file holds them: `rows` rows of `cols` values, row after row of whole blocks.
-struct TensorView {
+struct TensorSource {
   std::string_view name;
   Format format = Format::F32;
   int64_t rows = 0, cols = 0;
-  const uint8_t* data = nullptr;
+  // Fills `out` with the bytes from `first` on; may be kept as long as the file. Threads may call it at once. It throws
+  // where the file cannot be read.
+  std::function<void(uint64_t first, std::span<uint8_t> out)> read;
   size_t row_bytes() const { return size_t(cols / info(format).block_weights) * size_t(info(format).block_bytes); }
 };
 

@@ -1,4 +1,4 @@
-"""The command line: `pyllamacpp run`, `pull`, `info`, `tokenize`, `doctor`.
+"""The command line: `pyllamacpp run`, `pull`, `list`, `rm`, `info`, `tokenize`, `doctor`.
 
 Answers go to standard output, everything else to standard error. Exit codes are those of `pyllamacpp.errors`;
 2 for wrong usage, 130 after Ctrl-C, 141 when the reader of the output has gone. Only what a command needs is
@@ -7,11 +7,13 @@ imported, and only when it runs: the time to the first token counts from here.
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
 
 from . import doctor, info, models, run
+from .completion import rejoin_at_colons, without
 from .guard import use_escapes_for_unprintable
 
 app = typer.Typer(
@@ -19,12 +21,13 @@ app = typer.Typer(
     help="Run GGUF language models on your own machine.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run.run)
 app.command()(models.pull)
+app.command("list")(models.list_models)
+app.command()(models.rm)
 app.command()(info.info)
 app.command()(models.tokenize)
 app.command()(doctor.doctor)
@@ -50,4 +53,5 @@ def _options(
 def main() -> None:
     """Run the command line of this process and exit."""
     use_escapes_for_unprintable()
-    app()
+    with without(rejoin_at_colons(os.environ)):
+        app(prog_name="pyllamacpp")  # also of `python -m`: completion goes by this name

@@ -6,37 +6,65 @@ import contextlib
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from ..params import SamplingParams, specs
+from ..text.reasoning import Delta, ReasoningSplitter
+from ..text.repair import repaired
 from .options import NOT_FOR_A_TERMINAL
+from .screen import dimmed
 
 if TYPE_CHECKING:
     from .. import Llama
-
-# A model must not drive the terminal: control characters but newline and tab are shown as pictures.
-_PICTURES = {
-    **{c: 0x2400 + c for c in range(0x20) if chr(c) not in "\n\t"},
-    0x7F: 0x2421,
-    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
-}
+    from .screen import Screen
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was printed and why it ended: "stop", "length" or "interrupted"."""
+    """What was said and why it ended: "stop", "length" or "interrupted". speed: in words."""
 
     text: str
+    reasoning: str
     finish_reason: str
+    speed: str
+
+
+Chunks = Iterator[dict[str, Any]]
 
 
 def chat_chunks(
-    llm: Llama, messages: list[dict[str, str]], params: SamplingParams
-) -> Iterator[dict[str, Any]]:
-    return iter(llm.create_chat_completion(messages, stream=True, **_arguments(params)))
+    llm: Llama,
+    messages: Sequence[Mapping[str, Any]],
+    params: SamplingParams,
+    *,
+    reasoning: str,
+    variables: Mapping[str, Any] | None = None,
+) -> tuple[Chunks, ReasoningSplitter | None]:
+    """The answer to a conversation and what tells its thoughts apart; None where nothing is to be told apart.
+
+    reasoning: "raw" leaves thoughts in the answer. variables: of the template.
+    A conversation that the template refuses is repaired if it can be, which is said on standard error.
+    """
+    variables = variables or {}
+
+    def ask(messages: Sequence[Mapping[str, Any]]) -> tuple[Chunks, ReasoningSplitter | None]:
+        template = llm.chat_template
+        thoughts = None if template is None else template.reasoning
+        chunks = llm.create_chat_completion(
+            messages, stream=True, chat_template_kwargs=variables, **_arguments(params)
+        )
+        if template is None or thoughts is None or reasoning == "raw":
+            return iter(chunks), None
+        opened = thoughts.opened_by(template.render(messages, **variables))
+        return iter(chunks), ReasoningSplitter(thoughts, opened=opened)
+
+    asked, done = repaired(ask, messages)
+    if done:
+        print(dimmed(f"(for this model's template {' and '.join(done)})"), file=sys.stderr)
+    return asked
 
 
 def completion_chunks(llm: Llama, prompt: str, params: SamplingParams) -> Iterator[dict[str, Any]]:
@@ -47,37 +75,40 @@ def _arguments(params: SamplingParams) -> dict[str, Any]:
     return {name: getattr(params, name) for name in specs(SamplingParams) if name not in NOT_FOR_A_TERMINAL}
 
 
-def print_answer(llm: Llama, chunks: Iterator[dict[str, Any]], *, verbose: bool) -> Answer:
-    """Print an answer as it comes and end it with a newline. The first Ctrl-C ends it between two tokens.
+def print_answer(
+    llm: Llama, chunks: Iterator[dict[str, Any]], screen: Screen, splitter: ReasoningSplitter | None = None
+) -> Answer:
+    """Show an answer as it comes. The first Ctrl-C ends it between two tokens."""
+    thoughts: list[str] = []
+    answer: list[str] = []
 
-    On a terminal control characters are made visible; a pipe or file gets the text as it is.
-    """
-    terminal = sys.stdout.isatty()
-    parts: list[str] = []
+    def show(delta: Delta) -> None:
+        for text, said in ((delta.reasoning, thoughts), (delta.content, answer)):
+            if text:
+                said.append(text)
+                screen.write(text, reasoning=said is thoughts)
+
     reason = "stop"
     clock = _Clock(llm)
     with _interrupts() as interrupts:
-        for chunk in chunks:
-            choice = chunk["choices"][0]
-            text = choice.get("text") or choice.get("delta", {}).get("content") or ""
-            if text:
-                clock.tick()
-                interrupts.gentle = True
-                parts.append(text)
-                sys.stdout.write(text.translate(_PICTURES) if terminal else text)
-                sys.stdout.flush()
-            reason = choice["finish_reason"] or reason
-            if interrupts.wanted:
-                reason = "interrupted"
-                break
-        if hasattr(chunks, "close"):
-            chunks.close()
-    answer = "".join(parts)
-    if not answer.endswith("\n"):
-        print(flush=True)
-    if verbose:
-        print(clock.report(), file=sys.stderr)
-    return Answer(answer, reason)
+        try:
+            for chunk in chunks:
+                choice = chunk["choices"][0]
+                text = choice.get("text") or choice.get("delta", {}).get("content") or ""
+                if text:
+                    clock.tick()
+                    interrupts.gentle = True
+                    show(splitter.push(text) if splitter else Delta("", text))
+                reason = choice["finish_reason"] or reason
+                if interrupts.wanted:
+                    reason = "interrupted"
+                    break
+            if hasattr(chunks, "close"):
+                chunks.close()
+            show(splitter.flush() if splitter else Delta("", ""))
+        finally:
+            screen.finish()
+    return Answer("".join(answer), "".join(thoughts), reason, clock.report())
 
 
 class _Interrupts:
@@ -107,7 +138,7 @@ def _interrupts() -> Iterator[_Interrupts]:
 
 
 class _Clock:
-    """Times of an answer, for -v."""
+    """Tokens and times of an answer."""
 
     def __init__(self, llm: Llama) -> None:
         self._llm = llm
@@ -120,6 +151,19 @@ class _Clock:
             self._first, self._first_n = self._last, self._last_n
 
     def report(self) -> str:
+        """Tokens read and written, a second; how much of the context they fill."""
+        run = self._llm.last_run
+        if run is None or not self._first_n:
+            return "no tokens"
+        usage = run.usage
+        cached = usage["prompt_tokens_details"]["cached_tokens"]
+        read, seconds = usage["prompt_tokens"] - cached, self._first - self._start
+        tokens, kept = "token" if read == 1 else "tokens", f" ({cached} kept)" if cached else ""
+        parts = [f"{read} {tokens} read{kept} in {seconds:.2f} s"]
+        if read and seconds:
+            parts[0] += f", {read / seconds:.0f}/s"
         n, seconds = self._last_n - self._first_n, self._last - self._first
-        speed = f", then {n} tokens at {n / seconds:.1f} tokens/s" if n and seconds else ""
-        return f"first token after {self._first - self._start:.2f} s{speed}; seed {self._llm.last_seed}"
+        speed = f", {n / seconds:.1f}/s" if n and seconds else ""
+        parts.append(f"{usage['completion_tokens']} written{speed}")
+        parts.append(f"context {usage['total_tokens']} of {self._llm.n_ctx()}")
+        return " · ".join(parts)

@@ -10,6 +10,7 @@ import typer
 
 from ..hub import ALIASES, DEFAULT_MODEL
 from ..params import SamplingParams, spec, specs
+from .completion import complete_model
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -73,6 +74,7 @@ ModelArgument = Annotated[
     typer.Argument(
         metavar="MODEL",
         help=_MODEL_HELP,
+        autocompletion=complete_model,
     ),
 ]
 OptionalModelArgument = Annotated[
@@ -81,6 +83,7 @@ OptionalModelArgument = Annotated[
         metavar="MODEL",
         help=_MODEL_HELP,
         show_default=DEFAULT_MODEL,
+        autocompletion=complete_model,
     ),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Tell more on standard error.")]

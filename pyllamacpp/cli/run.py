@@ -22,6 +22,27 @@ _LOADING = "Loading"
 _WARMTH = f"{CHAT_DEFAULTS['temperature']}, with --raw {SamplingParams().temperature}"
 
 
+Reasoning = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW",
+        help="Thoughts: show (dimmed), hide, or raw, as the model writes them.",
+        show_default="show on a terminal, else hide",
+    ),
+]
+Plain = Annotated[bool, typer.Option("--plain", help="Do not render Markdown in a chat.")]
+NoHistory = Annotated[bool, typer.Option("--no-history", help="Do not remember messages for the next chat.")]
+Dump = Annotated[
+    Path | None,
+    typer.Option(
+        "--dump",
+        metavar="FOLDER",
+        rich_help_panel="Development",
+        help="Write what is computed of the prompt, step by step, as .npy files, and exit.",
+    ),
+]
+
+
 @sampling_options(
     before="n_ctx",
     defaults={
@@ -46,6 +67,10 @@ def run(
         typer.Option("--chat-template", metavar="FILE", rich_help_panel=_LOADING,
                      help="A Jinja file to use instead of the model's own template."),
     ] = None,
+    reasoning: Reasoning = None,
+    plain: Plain = False,
+    no_history: NoHistory = False,
+    dump: Dump = None,
     verbose: Verbose = False,
     **sampling: Any,
 ) -> None:  # fmt: skip
@@ -56,23 +81,32 @@ def run(
     """
     defaults = {"max_tokens": None} if raw else CHAT_DEFAULTS
     params = SamplingParams(**{**defaults, **{k: v for k, v in sampling.items() if v is not None}})
+    if reasoning not in (None, "show", "hide", "raw"):
+        raise ParameterError(f"--reasoning is show, hide or raw, not {reasoning!r}")
     template = None if chat_template is None else _read_template(chat_template)
     load = LoadParams(n_ctx=n_ctx, n_threads=n_threads, pre=pre, chat_template=template)
     if raw and system is not None:
         raise ParameterError("--system needs a chat: it has no place in --raw")
     text = _prompt_text(prompt)
+    if dump is not None and text is None:
+        raise ParameterError("--dump needs a prompt", "Give one with -p.")
     with _open(_one_model(model, model_m), load, verbose) as llm:
         if not raw and llm.chat_template is None:
             raise ChatTemplateError(
                 "this model has no chat template",
                 "Complete plain text with --raw, or give a template with --chat-template FILE.",
             )
-        if text is None:
+        if text is not None and dump is not None:
+            _dump(llm, text, dump, system=system, raw=raw)
+        elif text is None:
             from .chat import Chat
+            from .settings import Settings
 
-            Chat(llm, params, system=system, raw=raw, verbose=verbose).loop()
+            settings = Settings(params, reasoning=reasoning or "show", markdown="off" if plain else "on")
+            Chat(llm, settings, system=system, raw=raw, keep_history=not no_history).loop()
         else:
-            _answer_once(llm, text, params, system=system, raw=raw, verbose=verbose)
+            shown = reasoning or ("show" if sys.stdout.isatty() else "hide")
+            _answer_once(llm, text, params, system=system, raw=raw, reasoning=shown, verbose=verbose)
 
 
 def _one_model(argument: str | None, option: str | None) -> str:
@@ -129,17 +163,43 @@ def _open(model: str, load: LoadParams, verbose: bool) -> Llama:
     )  # fmt: skip
 
 
+def _messages(text: str, system: str | None) -> list[dict[str, Any]]:
+    opening = [] if system is None else [{"role": "system", "content": system}]
+    return [*opening, {"role": "user", "content": text}]
+
+
+def _dump(llm: Llama, text: str, folder: Path, *, system: str | None, raw: bool) -> None:
+    from ..dump import write_prompt
+
+    tokenizer, template = llm.tokenizer(), llm.chat_template
+    if raw or template is None:
+        ids = tokenizer.with_bos(tokenizer.encode(text, special=True))
+    else:
+        ids = template.encode(tokenizer, _messages(text, system))
+    names = write_prompt(llm, ids, folder)
+    print(f"{len(names)} intermediates of {len(ids)} tokens in {folder}", file=sys.stderr)
+
+
 def _answer_once(
-    llm: Llama, text: str, params: SamplingParams, *, system: str | None, raw: bool, verbose: bool
+    llm: Llama,
+    text: str,
+    params: SamplingParams,
+    *,
+    system: str | None,
+    raw: bool,
+    reasoning: str,
+    verbose: bool,
 ) -> None:
     from .answer import chat_chunks, completion_chunks, print_answer
+    from .screen import Screen
 
     if raw:
-        chunks = completion_chunks(llm, text, params)
+        chunks, splitter = completion_chunks(llm, text, params), None
     else:
-        messages = [{"role": "system", "content": system}] if system is not None else []
-        chunks = chat_chunks(llm, [*messages, {"role": "user", "content": text}], params)
-    answer = print_answer(llm, chunks, verbose=verbose)
+        chunks, splitter = chat_chunks(llm, _messages(text, system), params, reasoning=reasoning)
+    answer = print_answer(llm, chunks, Screen(thoughts=reasoning != "hide", markdown=False), splitter)
+    if verbose:
+        print(f"{answer.speed} · seed {llm.last_seed}", file=sys.stderr)
     if answer.finish_reason == "length" and params.max_tokens is None:
         print("stopped: the context is full", file=sys.stderr)
     if answer.finish_reason == "interrupted":

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ChatTemplateError, ParameterError
 from .extent import refuse_beyond
+from .reasoning import FIELDS, ReasoningFormat
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
 
 _KEY = "tokenizer.chat_template"
 _PRIVATE_USE = range(0xE000, 0xF8FF)  # of the Basic Multilingual Plane
+_PRIVATE = re.compile(r"[\ue000-\uf8fe]|\\u(?:e|E|f|F)[0-9A-Fa-f]{3}")  # or as JSON writes them
 _MARKER = "pyllamacpp_marker"  # the variable that holds the `_Marker` while a template runs
 _LONGEST_DATE = 200  # characters of a date's format
 _DEEPEST = 64  # levels of nesting in messages
 _WANTS_SHORT_IDS = re.compile(r"id\s*\|\s*length\s*!=\s*9\b")
 _ASKS_FOR_NONE = re.compile(r"\btools\s+is\s+(?:not\s+)?none\b")
-_REASONING = ("reasoning_content", "thinking", "reasoning")  # names of the same field
+_TAKEN = frozenset(["messages", "tools", "tokenizer", "special_in_content", "n_ctx"])  # no caller's variables
 # Templates make control tokens of roles ("<|user|>"): of these and of those they name themselves.
 _ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 
@@ -42,6 +44,21 @@ def missing_template() -> ChatTemplateError:
         "the model file has no chat template",
         "Give one with `chat_template=` or `--chat-template FILE`, or complete plain text instead (`--raw`).",
     )
+
+
+def template_variables(given: Any) -> dict[str, Any]:
+    """A caller's variables for a template, by their names.
+
+    Errors: ParameterError for what is no mapping of names, and for a name that is taken.
+    """
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise ParameterError(f"chat_template_kwargs must map names to values, not {given!r}")
+    for name in given:
+        if name in _TAKEN:
+            raise ParameterError(f"chat_template_kwargs: {name} is not the caller's to give")
+    return dict(given)
 
 
 class ChatTemplate:
@@ -70,6 +87,11 @@ class ChatTemplate:
     @cached_property
     def _program(self) -> Program:
         return _compile(self.source, self._clock)
+
+    @cached_property
+    def reasoning(self) -> ReasoningFormat | None:
+        """How the template marks thoughts; None where it knows none. Errors: as `check`."""
+        return ReasoningFormat.of(self)
 
     def check(self) -> None:
         """Compile the template now."""
@@ -246,9 +268,18 @@ class _Marker:
         strings: list[str] = []
         _collect(values, strings)
         self._controls = controls
-        used = "\n".join([source, controls.joined, *strings]).lower()
-        free = (chr(c) for c in _PRIVATE_USE if chr(c) not in used and f"\\u{c:04x}" not in used)
-        self._mark = next(free)
+        used: set[int] = set()
+        for text in (source, controls.joined, *strings):
+            used.update(
+                ord(found[-1]) if len(found) == 1 else int(found[2:], 16) for found in _PRIVATE.findall(text)
+            )
+        free = (chr(c) for c in _PRIVATE_USE if c not in used)
+        mark = next(free, None)
+        if mark is None:
+            raise ParameterError(
+                "the messages use every private-use character: none is left to mark text with"
+            )
+        self._mark = mark
         # A control token of one character cannot be broken: another mark stands in for it.
         single = [text for text in controls.single if any(text in string for string in strings)]
         marks = "".join(mark for mark, _ in zip(free, single, strict=False))
@@ -325,9 +356,9 @@ def _prepare_one(name: str, message: Any) -> dict[str, Any]:
         prepared["content"] = None
     if "content" in prepared:
         prepared["content"] = _flatten(name, prepared["content"])
-    thoughts = next((prepared[key] for key in _REASONING if prepared.get(key) is not None), None)
-    if thoughts is not None:  # as transformers has it: gpt-oss reads `thinking`, others the first name
-        prepared = {"thinking": thoughts, **prepared, "reasoning_content": thoughts}
+    thoughts = next((prepared[field] for field in FIELDS if prepared.get(field) is not None), None)
+    if thoughts is not None:  # gpt-oss reads `thinking`, most others the first name; those given stay
+        prepared = {**dict.fromkeys(FIELDS, thoughts), **prepared, FIELDS[0]: thoughts}
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function", call) if isinstance(call, dict) else None
         if isinstance(function, dict) and "arguments" in function:

@@ -14,7 +14,8 @@ from typing import Any
 from ..errors import ChatTemplateError
 
 _SECONDS = 0.5  # of CPU
-_CHARACTERS_A_SECOND = 10_000_000  # of input: a long conversation may take longer
+_CHARACTERS_A_SECOND = 10_000_000  # of input: a long conversation may take longer,
+_MESSAGES_A_SECOND = 5_000  # and one of many turns
 _LARGEST = 4 << 20  # characters or items in one value, and this many times the input:
 _LARGEST_SHARE = 4
 _SUM = 64 << 20  # of all values ever made
@@ -28,9 +29,10 @@ _WIDTH = re.compile(r"\d{5,}|\*")  # in a format
 class Limits:
     """One rendering's. Every method raises ChatTemplateError once a limit is passed."""
 
-    def __init__(self, n_input: int) -> None:
-        """n_input: characters and items the template is given."""
-        self._until = time.thread_time() + _SECONDS + n_input / _CHARACTERS_A_SECOND
+    def __init__(self, n_input: int, n_messages: int) -> None:
+        """n_input: characters and items the template is given; n_messages: turns of the conversation."""
+        longer = n_input / _CHARACTERS_A_SECOND + n_messages / _MESSAGES_A_SECOND
+        self._until = time.thread_time() + _SECONDS + longer
         self.largest = _LARGEST + _LARGEST_SHARE * n_input
         self._left = _SUM + _SUM_SHARE * n_input
 

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SPACE = "\u2581"  # how SentencePiece spells a space
+_LONGEST = (
+    512  # bytes of a unigram piece (SentencePiece itself stops at 16 characters by default): the library
+)
+# keeps pieces in a tree and forgets it by recursion, a stack frame for each byte
 
 
 def build(vocabulary: Vocabulary, pre: PreTokenizer | None) -> tokenizers.Tokenizer:
@@ -156,6 +160,10 @@ def _unigram(vocabulary: Vocabulary) -> tokenizers.Tokenizer:
     weighted: list[tuple[str, float]] = []
     for i, (piece, score, kind) in enumerate(zip(vocabulary.pieces, scores, vocabulary.types, strict=True)):
         if kind in text_types and is_utf8(piece):
+            if len(piece.encode()) > _LONGEST:
+                raise ModelFileError(
+                    f"token {i} has {len(piece)} characters; a unigram vocabulary's have {_LONGEST} at most"
+                )
             weighted.append((piece, 0.0 if kind == USER_DEFINED else score))
         else:  # not for text to become: a name with a space, which no word of the text has
             weighted.append((f" {i}", lowest))

@@ -87,7 +87,7 @@ class Program:
     def render(self, variables: Mapping[str, Any]) -> str:
         """The text. Errors: ChatTemplateError, whatever the template does."""
         try:
-            with self._environment.limited(Limits(weigh(variables))):
+            with self._environment.limited(Limits(weigh(variables), len(variables.get("messages", ())))):
                 return self._template.render(variables)
         except ChatTemplateError:
             raise

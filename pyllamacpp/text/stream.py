@@ -14,7 +14,7 @@ class TextStream:
     The text given out, over all calls, is a function of the bytes alone, not of how they were cut: the bytes
     decoded with errors="replace", up to the stop string that is completed first (of several completed by the
     same character, the longest, which starts first). A tail that may be the beginning of a stop string is
-    held back until it is not.
+    held back until it is not. Time is linear in the text, however long and repetitive the stop strings.
 
     stop: stop strings, none of them empty (ParameterError)
     stopped: the stop string that ended the text, or None; once set, further bytes are ignored
@@ -28,10 +28,9 @@ class TextStream:
                 "a stop string is empty", "It would stop every answer before its first character."
             )
         self.stopped: str | None = None
-        self._stops = tuple(dict.fromkeys(stop))
-        self._longest = max(map(len, self._stops), default=1)
+        self._stops = [_Stop(text) for text in dict.fromkeys(stop)]
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held = ""
+        self._holder, self._n_held = _Stop("."), 0  # held back: that many characters of the holder's text
 
     def push(self, data: bytes) -> str:
         """The text that `data` completes; a character or stop string cut by its end waits for the next."""
@@ -41,27 +40,58 @@ class TextStream:
         """The rest at the end of the bytes: what was held back, and U+FFFD for a character cut short."""
         text = self._advance(self._decoder.decode(b"", final=True))
         if self.stopped is None:
-            text += self._held
-            self._held = ""
+            text += self._holder.text[: self._n_held]
+            self._n_held = 0
         return text
 
     def _advance(self, new: str) -> str:
         if self.stopped is not None:
             return ""
-        text = self._held + new
-        found = [(at + len(stop), -len(stop), stop) for stop in self._stops if (at := text.find(stop)) >= 0]
-        if found:
-            end, negative_length, self.stopped = min(found)
-            self._held = ""
-            return text[: end + negative_length]
-        keep = self._tail(text)
-        self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
+        ends = [(end, -len(stop.text), stop.text) for stop in self._stops if (end := stop.feed(new)) >= 0]
+        holder, n_held = self._holder, self._n_held
+        if ends:
+            end, negative_length, self.stopped = min(ends)
+            n_out, self._n_held = n_held + end + negative_length, 0
+        else:
+            if self._stops:
+                self._holder = max(self._stops, key=lambda stop: stop.matched)
+                self._n_held = self._holder.matched
+            n_out = n_held + len(new) - self._n_held
+        return holder.text[: min(n_out, n_held)] + new[: max(n_out - n_held, 0)]
 
-    def _tail(self, text: str) -> int:
-        """Length of the longest end of `text` that begins a stop string."""
-        for length in range(min(len(text), self._longest - 1), 0, -1):
-            tail = text[len(text) - length :]
-            if any(stop.startswith(tail) for stop in self._stops):
-                return length
-        return 0
+
+class _Stop:
+    """One stop string searched for in text that comes in pieces (Knuth, Morris and Pratt 1977).
+
+    matched: length of the longest end of the text so far that begins `text`
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.matched = 0
+        self._borders = [0]  # of each beginning of `text`: the longest beginning that also ends it
+
+    def feed(self, new: str) -> int:
+        """Where in `new` the first occurrence ends; -1 if none does."""
+        text, at = self.text, 0
+        while at < len(new):
+            if self.matched == 0:
+                at = new.find(text[0], at)
+                if at < 0:
+                    return -1
+            self.matched = self._extended(self.matched, new[at])
+            at += 1
+            if self.matched == len(text):
+                return at
+        return -1
+
+    def _extended(self, matched: int, character: str) -> int:
+        while matched and self.text[matched] != character:
+            matched = self._border(matched)
+        return matched + (self.text[matched] == character)
+
+    def _border(self, length: int) -> int:
+        """Of the first `length` characters; known as far as text has matched."""
+        while len(self._borders) < length:
+            self._borders.append(self._extended(self._borders[-1], self.text[len(self._borders)]))
+        return self._borders[length - 1]

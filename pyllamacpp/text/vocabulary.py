@@ -142,6 +142,10 @@ class Vocabulary:
         types: list[int] = array.tolist() if hasattr(array, "tolist") else list(array)
         if len(types) != self.n:
             raise ModelFileError(f"{_PREFIX}token_type has {len(types)} entries for {self.n} tokens")
+        if odd := set(types) - set(range(BYTE + 1)):  # 0: undefined
+            raise ModelFileError(
+                f"{_PREFIX}token_type holds {min(odd, key=repr)!r}; the types are 0 to {BYTE}"
+            )
         return types
 
     def _guess_types(self) -> list[int]:

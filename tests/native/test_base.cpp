@@ -1,4 +1,5 @@
 // Thread pool, half conversions, memory: what is awkward to reach from Python. Run under sanitizers.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -6,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/exp_log.h"
 #include "base/half.h"
 #include "base/memory.h"
 #include "base/thread_pool.h"
@@ -96,6 +98,19 @@ static void halves_round_trip() {
   CHECK(float_to_half(1.f + 0x3p-11f) == 0x3c02);
 }
 
+static void angles_are_as_good_as_libm() {
+  double worst = 0;
+  for (int i = 0; i < 200000; i++) {
+    const double x = double(float(i % 1000 ? i * 0.37 : i * 5.0)) * (i % 2 ? 1 : -1);
+    const SinCos turn = sin_cos(x);
+    worst = std::max({worst, std::abs(turn.sin - std::sin(x)), std::abs(turn.cos - std::cos(x))});
+  }
+  CHECK(worst < 0x1p-51);
+  CHECK(sin_cos(0).cos == 1 && sin_cos(0).sin == 0);
+  for (double base : {1.001, 10000.0, 1e6, 1e12})
+    for (double y : {0.0, 0.25, 0.5, 0.984375}) CHECK(std::abs(power(base, y) / std::pow(base, y) - 1) < 1e-14);
+}
+
 static void memory_is_zero_and_aligned() {
   for (size_t bytes : {size_t{1}, size_t{4096}, size_t{5} << 20}) {
     Memory m(bytes);
@@ -112,6 +127,7 @@ int main() {
   caller_waits_for_slow_items();
   exceptions_come_out_of_run();
   halves_round_trip();
+  angles_are_as_good_as_libm();
   memory_is_zero_and_aligned();
   std::printf("%d failed\n", failures);
   return failures != 0;

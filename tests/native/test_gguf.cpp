@@ -8,12 +8,9 @@
 #include <vector>
 
 #include "base/checked.h"
-#include "base/error.h"
 #include "check.h"
-#include "gguf/parse.h"
-#include "gguf/shards.h"
-#include "gguf/sniff.h"
 #include "gguf/spm_merges.h"
+#include "read_header.h"
 
 using namespace pllm;
 using namespace pllm::gguf;
@@ -68,54 +65,8 @@ std::string sample() {
   return w.data;
 }
 
-uint64_t sink = 0;
-
-void read_all(const Value& value) {
-  if (value.type == ValueType::array) {
-    for_each_item(value, read_all);
-    return;
-  }
-  for (const uint8_t byte : value.bytes) sink += byte;
-}
-
-template <class Get>
-void tolerant(Get get) {
-  try {
-    get();
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::bad_file && *error.what() != 0);
-  }
-}
-
-// True if the file was accepted; then everything that it offers is read.
 bool try_file(const std::string& content) {
-  const std::vector<uint8_t> exact(content.begin(), content.end());  // its end is the end of the allocation
-  if (!has_magic(exact)) {
-    CHECK(!identify(exact).what.empty());
-    return false;
-  }
-  try {
-    const Header header = parse(exact);
-    const Metadata& m = header.metadata;
-    for (const auto& entry : m.entries()) {
-      read_all(entry.value);
-      tolerant([&, k = entry.key] { sink += uint64_t(m.integer(k).value_or(0)); });
-      tolerant([&, k = entry.key] { sink += m.number(k).has_value(); });
-      tolerant([&, k = entry.key] { sink += m.boolean(k).value_or(false); });
-      tolerant([&, k = entry.key] { sink += m.string(k).value_or("").size(); });
-      tolerant([&, k = entry.key] { sink += m.numbers(k).size(); });
-      tolerant([&, k = entry.key] { sink += m.strings(k).size(); });
-      tolerant([&, k = entry.key] { sink += m.array_size(k); });
-    }
-    tolerant([&] { sink += uint64_t(split_info(m).count); });
-    for (const Tensor& tensor : header.tensors)
-      for (size_t i = 0; i < tensor.n_bytes; i++) sink += tensor.data[i];
-    return true;
-  } catch (const Error& error) {
-    CHECK(error.kind() == ErrorKind::bad_file || error.kind() == ErrorKind::unsupported_model);
-    CHECK(!error.hint().empty());
-    return false;
-  }
+  return accepted({reinterpret_cast<const uint8_t*>(content.data()), content.size()});
 }
 
 std::string mutated(const std::string& original, std::mt19937& random) {

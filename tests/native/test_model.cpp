@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "backend/cpu/select.h"
 #include "backend/registry.h"
 #include "base/error.h"
+#include "base/isa.h"
 #include "check.h"
 #include "model/memory_plan.h"
 #include "model/session.h"
@@ -46,7 +46,7 @@ static std::vector<fs::path> fixtures() {
 
 static void every_fixture_on_every_level(const std::vector<fs::path>& paths) {
   for (const fs::path& path : paths) {
-    for (const std::string& level : cpu::supported_levels()) {
+    for (const std::string& level : supported_levels()) {
       const auto model = load(path, 2, level);
       const int n_ctx = std::min(80, model->hparams().n_ctx_train), n = (n_ctx - 10) / 7 * 7;
       const auto ids = some_tokens(*model, n);

@@ -4,6 +4,8 @@
 // The same bits on every instruction set: the largest magnitude, one division each way, one multiplication and
 // rounding to nearest even are exact notions. Codes stay within +-127.
 #pragma once
+#include <cstddef>
+
 #include "backend/cpu/kernels.h"
 
 namespace pllm::cpu {
@@ -67,13 +69,7 @@ SIMD_INLINE float round_block(const float* x, int8_t* q) {
 
 // sums[i] = the sum of q[4i .. 4i+3] of 64 codes
 SIMD_INLINE void sums_of_4(const int8_t* q, int32_t* sums) {
-  for (int i = 0; i < 64; i += 4 * kLanes) {
-#if SIMD_DP
-    storei(sums + i / 4, dp(set32(0), set8(1), load(q + i)));
-#else
-    storei(sums + i / 4, madd16(set32(0), madd8(set8(1), load(q + i)), set16(1)));
-#endif
-  }
+  for (int i = 0; i < 64; i += 4 * kLanes) storei(sums + i / 4, sums_of_bytes(load(q + i)));
 }
 
 SIMD_INLINE void fill(const float* x, Act32& a) {
@@ -94,6 +90,22 @@ SIMD_INLINE void fill(const float* x, Act32& a) {
 
 SIMD_INLINE void fill(const float* x, float& a) { a = *x; }
 
+// a becomes token i of the `size` tokens of a tile. Where products take two tokens at once, the codes of a pair lie in
+// one another's places, 8 k of the one beside 8 k of the other: the first token holds k 0..7 and 16..23 of both.
+SIMD_INLINE void place(const Act32& a, Act32* tokens, int i, int size) {
+#if defined(SIMD_PAIRS)
+  Act32* pair = tokens + i / 2 * 2;
+  if (pair + 1 < tokens + size) {
+    for (int c = 0; c < 4; c++) __builtin_memcpy(pair[c % 2].q + c / 2 * 16 + i % 2 * 8, a.q + 8 * c, 8);
+    __builtin_memcpy(&tokens[i].d, &a.d, sizeof a - offsetof(Act32, d));
+    return;
+  }
+#endif
+  (void)size;
+  tokens[i] = a;
+}
+SIMD_INLINE void place(float a, float* tokens, int i, int) { tokens[i] = a; }
+
 // ---- the table's functions
 template <Activation a>
 struct ActOf {
@@ -112,10 +124,14 @@ void prepare(const float* x, size_t ldx, int64_t cols, int n, int t0, int t1, ui
     const int first = t - t % kMaxTile<a>, tokens = n - first < kMaxTile<a> ? n - first : kMaxTile<a>;
     const int size = tile_size(tokens);
     Act* tile = reinterpret_cast<Act*>(act) + int64_t(first) * blocks;
-    for (int64_t b = 0; b < blocks; b++) fill(x + size_t(t) * ldx + b * kActBlock<a>, tile[b * size + t - first]);
+    for (int64_t b = 0; b < blocks; b++) {
+      Act token;
+      fill(x + size_t(t) * ldx + b * kActBlock<a>, token);
+      place(token, tile + b * size, t - first, size);
+    }
     if (t + 1 == n)  // whoever has the last token also writes the zero tokens after it
       for (int64_t b = 0; b < blocks; b++)
-        for (int pad = tokens; pad < size; pad++) tile[b * size + pad] = Act{};
+        for (int pad = tokens; pad < size; pad++) place(Act{}, tile + b * size, pad, size);
   }
 }
 

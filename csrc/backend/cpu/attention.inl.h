@@ -13,12 +13,6 @@
 #include "backend/cpu/lines.inl.h"
 #include "backend/cpu/math.inl.h"
 
-#if defined(__clang__)
-#define SIMD_UNROLL _Pragma("unroll")
-#else
-#define SIMD_UNROLL _Pragma("GCC unroll 16")
-#endif
-
 namespace pllm::cpu {
 namespace {
 

@@ -29,8 +29,8 @@ class CpuBackend final : public Backend {
   std::string_view level() const override { return kernels_.level; }
   int n_threads() const override { return pool_.size(); }
 
-  std::unique_ptr<Weight> upload(const TensorView& t, WeightUse use, const Release& release) override {
-    return store_.upload(kernels_, pool_, t, use, release);
+  std::unique_ptr<Weight> upload(const TensorSource& t, WeightUse use) override {
+    return store_.upload(kernels_, pool_, t, use);
   }
   size_t kv_page_bytes(const KvShape& kv) const override {
     return size_t(kv.n_layer) * size_t(kv.n_head_kv) * kv_head_page_bytes(kv.head_dim_k, kv.head_dim_v);
@@ -38,7 +38,7 @@ class CpuBackend final : public Backend {
   bool kv_is_finite(std::span<const uint8_t> pages) const override { return halves_are_finite(pages); }
 
   void get_rows(Mat y, const Weight& table, std::span<const int32_t> ids) override {
-    for (auto& scratch : scratch_) scratch.resize(cpu(table).row_bytes);  // here: pool threads must not throw
+    for (auto& scratch : scratch_) scratch.resize(cpu(table).row_bytes);
     for_rows(y, [&](int thread, int64_t i) {
       read_row(kernels_, cpu(table), ids[size_t(i)], y.row(i), scratch_[size_t(thread)].data());
     });
@@ -270,7 +270,7 @@ std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level)
                                           std::to_string(n_threads));
   }
   if (n_threads == 0) n_threads = usable_threads();
-  return std::make_unique<CpuBackend>(n_threads, level.empty() ? default_kernels() : kernels(level));
+  return std::make_unique<CpuBackend>(n_threads, kernels(level));
 }
 
 }  // namespace pllm::cpu

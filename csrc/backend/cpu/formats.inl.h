@@ -18,7 +18,7 @@ SIMD_INLINE I line(const uint8_t* p, int i) { return load(p + i * kLineBytes); }
 // Shared by all formats of 4-bit codes: low nibbles are the first half of the block, high nibbles the second.
 template <bool HIGH>
 SIMD_INLINE void nibbles(const uint8_t* p, int n, I* w) {
-  for (int i = 0; i < n; i++) w[i] = and_(HIGH ? shr<4>(line(p, i)) : line(p, i), set8(15));
+  for (int i = 0; i < n; i++) w[i] = HIGH ? high_nibbles(line(p, i)) : and_(line(p, i), set8(15));
 }
 SIMD_INLINE void nibbles_32(const uint8_t* p, I* w) {
   nibbles<false>(p, 4, w);

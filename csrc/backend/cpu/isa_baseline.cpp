@@ -1,4 +1,5 @@
-#define SIMD_BYTES 16  // what every CPU has: the integer products keep many registers busy
+#if !defined(__aarch64__)  // where NEON is what every CPU has
+#define SIMD_BYTES 16      // what every CPU has: the integer products keep many registers busy
 #include "backend/cpu/simd/baseline.h"
 // after the words
 #include "backend/cpu/levels.h"
@@ -7,3 +8,4 @@
 namespace pllm::cpu {
 extern constexpr KernelTable kBaselineTable = make_table("baseline", &kBaselineElementwise, &kBaselineAttention);
 }  // namespace pllm::cpu
+#endif

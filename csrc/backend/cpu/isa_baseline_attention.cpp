@@ -1,4 +1,5 @@
 // The float kernels for any CPU, by vector extensions.
+#if !defined(__aarch64__)
 #define SIMD_BYTES 16  // floats fill real registers; the compiler keeps few of the wider kind
 #include "backend/cpu/simd/baseline_float.h"
 // after the words
@@ -9,3 +10,4 @@ namespace pllm::cpu {
 extern const ElementwiseKernels kBaselineElementwise = kElementwise;
 extern const AttentionKernels kBaselineAttention = kAttention;
 }  // namespace pllm::cpu
+#endif

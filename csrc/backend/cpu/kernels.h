@@ -94,7 +94,7 @@ struct AttentionKernels {
 };
 
 struct KernelTable {
-  const char* level;                               // "baseline", "avx2", "avxvnni", "avx512", "avx512vnni"
+  const char* level;                               // its name in base/isa.h
   MatmulKernels matmul[kFormatCount];              // by Format
   ActivationKernels activation[kActivationCount];  // by Activation
   // Pointers, because the tables live in other objects: copying one at load would run its object's code on a CPU that
@@ -103,8 +103,8 @@ struct KernelTable {
   const AttentionKernels* attention;  // KV pages of f16
 };
 
-// Levels that differ only in integer products share these: avxvnni has avx2's, avx512vnni has avx512's.
-extern const ElementwiseKernels kBaselineElementwise, kAvx2Elementwise, kAvx512Elementwise;
-extern const AttentionKernels kBaselineAttention, kAvx2Attention, kAvx512Attention;
+// Levels that differ only in integer products share these: IsaLevel::floats.
+extern const ElementwiseKernels kBaselineElementwise, kAvx2Elementwise, kAvx512Elementwise, kNeonElementwise;
+extern const AttentionKernels kBaselineAttention, kAvx2Attention, kAvx512Attention, kNeonAttention;
 
 }  // namespace pllm::cpu

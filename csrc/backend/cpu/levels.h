@@ -4,9 +4,9 @@
 
 namespace pllm::cpu {
 
+// Those of this architecture are defined.
 extern const KernelTable kBaselineTable;
-#if defined(__x86_64__)
 extern const KernelTable kAvx2Table, kAvxVnniTable, kAvx512Table, kAvx512VnniTable;
-#endif
+extern const KernelTable kNeonTable, kDotprodTable, kI8mmTable;
 
 }  // namespace pllm::cpu

@@ -1,7 +1,6 @@
 // Rows whose length is no multiple of a register, and 16 virtual lanes whatever the register's width.
 #pragma once
-
-#define SIMD_FN __attribute__((always_inline))  // for lambdas: registers must not cross a call
+#include "backend/cpu/compiler.inl.h"
 
 namespace pllm::cpu {
 namespace {

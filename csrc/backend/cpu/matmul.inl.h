@@ -6,14 +6,9 @@
 // width.
 #pragma once
 #include "backend/cpu/activation.inl.h"
+#include "backend/cpu/compiler.inl.h"
 #include "backend/cpu/formats.inl.h"
 #include "backend/cpu/kernels.h"
-
-#if defined(__clang__)
-#define SIMD_ROLLED _Pragma("nounroll")
-#else
-#define SIMD_ROLLED _Pragma("GCC unroll 1")
-#endif
 
 namespace pllm::cpu {
 namespace {
@@ -48,13 +43,68 @@ SIMD_INLINE I zero_start(const Act32& x) {
   return shr<ZERO == 128 ? -4 : ZERO == 16 ? -1 : 0>(set32(x.minus8sum));
 }
 
+// use(t, v) for each of T tokens: v = start + the integer product of 32 k.
+template <int BITS, int ZERO, int T, class Use>
+SIMD_INLINE void each_dot(const I* w, const Act32* x, Use use) {
+  int t = 0;
+#if defined(SIMD_PAIRS)
+  if constexpr (T > 1) {
+    const Blocks blocks(w);
+    SIMD_TOKENS for (; t + 1 < T; t += 2) {
+      I v[2];
+      blocks.template dots<3>(x[t].q, x[t + 1].q, v);
+      for (int i = 0; i < 2; i++) use(t + i, add(v[i], zero_start<ZERO>(x[t + i])));
+    }
+  }
+#endif
+  SIMD_TOKENS for (; t < T; t++) use(t, dot32<BITS>(zero_start<ZERO>(x[t]), w, x[t].q));
+}
+
+// The same times the scales of format f: one for the 32 k (scale[0]), or one for each 16 k.
+template <Format f, int T, class Use>
+SIMD_INLINE void each_scaled_dot(const I* w, const Act32* x, const I* scale, Use use) {
+  using W = Weights<f>;
+  static constexpr int32_t no_start[2] = {0, 0};
+  if constexpr (W::sub16) {
+    int t = 0;
+#if defined(SIMD_PAIRS)
+    if constexpr (T > 1) {
+      const Blocks blocks(w);
+      SIMD_TOKENS for (; t + 1 < T; t += 2) {
+        I a[2], b[2];
+        blocks.template dots<1>(x[t].q, x[t + 1].q, a);
+        blocks.template dots<2>(x[t].q, x[t + 1].q, b);
+        for (int i = 0; i < 2; i++) {
+          const int32_t* start = W::zero32 ? x[t + i].start16 : no_start;
+          use(t + i, add(mul(add(a[i], set32(start[0])), scale[0]), mul(add(b[i], set32(start[1])), scale[1])));
+        }
+      }
+    }
+#endif
+    SIMD_TOKENS for (; t < T; t++)
+        use(t, scaled_dots<W::bits>(W::zero32 ? x[t].start16 : no_start, w, x[t].q, scale[0], scale[1]));
+  } else {
+#if defined(SIMD_MADD8)
+    for (int t = 0; t < T; t++) use(t, scaled_dot<W::bits>(zero_start<W::zero>(x[t]), w, x[t].q, scale[0]));
+#else
+    each_dot<W::bits, W::zero, T>(w, x, [&](int t, I v) SIMD_FN { use(t, mul(v, scale[0])); });
+#endif
+  }
+}
+
+// Few tokens: one pass over the panel; many: one for each part of its rows whose sums fit the registers.
+constexpr int at_once(int sums) {
+  int n = kHalves;
+  while (n > 1 && n * sums > kTileSums) n /= 2;
+  return n;
+}
+
 // One panel times T tokens. act: the tile, block by block, T tokens each; y[t * ldy + row].
 template <Format f, int T>
 void tile_32(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy) {
   using W = Weights<f>;
   static constexpr PanelLayout L = panel_layout(f);
-  constexpr int kAtOnce =
-      T * kHalves <= 8 ? kHalves : 1;  // few tokens: one pass over the panel; many: sums in registers
+  constexpr int kAtOnce = at_once(T);
   for (int h0 = 0; h0 < kHalves; h0 += kAtOnce) {
     const uint8_t *head = nullptr, *p = panel;
     const Act32* x = reinterpret_cast<const Act32*>(act);
@@ -69,10 +119,8 @@ void tile_32(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, s
         I w[8];
         W::codes(rows, w);
         const F d = W::scale(rows, head + (h0 + h) * kLanes * L.odd_bytes);
-        for (int t = 0; t < T; t++) {
-          const I s = dot<W::bits>(zero_start<W::zero>(x[t]), w, x[t].q);
-          acc[h][t] = fma(to_float(s), mul(d, setf(x[t].d)), acc[h][t]);
-        }
+        each_dot<W::bits, W::zero, T>(
+            w, x, [&](int t, I v) SIMD_FN { acc[h][t] = fma(to_float(v), mul(d, setf(x[t].d)), acc[h][t]); });
         if constexpr (W::has_min) {
           const F m = W::min(rows);
           for (int t = 0; t < T; t++) acc[h][t] = fma(m, setf(x[t].dsum), acc[h][t]);
@@ -89,19 +137,12 @@ template <Format f, int T, int S>
 SIMD_INLINE void step_256(F* sum, const uint8_t* p, int chunk, const typename Weights<f>::High& high,
                           const BlockScales& s, const Act32* x) {
   using W = Weights<f>;
-  static constexpr int32_t no_start[2] = {0, 0};
   I w[8];
   W::template codes<S>(p, high, w);
   const int j = chunk * W::steps + S;
-  for (int t = 0; t < T; t++) {
-    const Act32& a = x[j * T + t];
-    I v;
-    if constexpr (W::sub16)
-      v = scaled_dots<W::bits>(W::zero32 ? a.start16 : no_start, w, a.q, s.scale[2 * j], s.scale[2 * j + 1]);
-    else
-      v = scaled_dot<W::bits>(zero_start<W::zero>(a), w, a.q, s.scale[j]);
-    sum[t] = fma(to_float(v), setf(a.d), sum[t]);
-  }
+  x += j * T;
+  each_scaled_dot<f, T>(w, x, s.scale + (W::sub16 ? 2 * j : j),
+                        [&](int t, I v) SIMD_FN { sum[t] = fma(to_float(v), setf(x[t].d), sum[t]); });
 }
 
 template <Format f, int T>
@@ -152,7 +193,7 @@ void tile_256(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, 
 template <Format f, int T>
 void tile_float(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy) {
   using W = Weights<f>;
-  constexpr int kAtOnce = T * kHalves <= 4 ? kHalves : 1;
+  constexpr int kAtOnce = at_once(2 * T);
   for (int h0 = 0; h0 < kHalves; h0 += kAtOnce) {
     const uint8_t* p = panel + h0 * W::stride / kHalves;
     const float* x = reinterpret_cast<const float*>(act);

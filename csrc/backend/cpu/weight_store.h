@@ -1,4 +1,4 @@
-// Weights in the CPU's own layout: panels for products, floats for vectors, the file's own rows for look-ups.
+// Weights in the CPU's own layout: panels for products, floats for vectors; rows for look-ups stay in the file.
 #pragma once
 #include <vector>
 
@@ -10,10 +10,10 @@
 namespace pllm::cpu {
 
 struct CpuWeight final : Weight {
-  enum class Layout : uint8_t { panels, file_rows, floats } layout = Layout::floats;
-  const uint8_t* data = nullptr;
-  size_t panel_bytes = 0;  // of one 16-row panel
-  size_t row_bytes = 0;    // of one row in the file's blocks
+  const uint8_t* data = nullptr;  // null: in the file
+  TensorSource source;            // of what is there
+  size_t panel_bytes = 0;         // of one 16-row panel
+  size_t row_bytes = 0;           // of one row in the file's blocks
 
   int64_t n_panels() const { return (rows + kPanelRows - 1) / kPanelRows; }
   const float* floats() const { return reinterpret_cast<const float*>(data); }
@@ -21,14 +21,14 @@ struct CpuWeight final : Weight {
 
 class WeightStore {
  public:
-  std::unique_ptr<CpuWeight> upload(const KernelTable& kernels, ThreadPool& pool, const TensorView& t, WeightUse use,
-                                    const Backend::Release& release);
+  std::unique_ptr<CpuWeight> upload(const KernelTable& kernels, ThreadPool& pool, const TensorSource& t, WeightUse use);
 
  private:
   uint8_t* take(size_t bytes);
 
-  std::vector<Memory> arenas_;  // few and large: huge pages
-  size_t used_ = 0;             // of the last arena
+  std::vector<Memory> arenas_;                 // few and large: huge pages
+  size_t used_ = 0;                            // of the last arena
+  std::vector<std::vector<uint8_t>> buffers_;  // of each thread: file rows on their way into panels
 };
 
 // Row i of a weight as floats, (w.cols). `scratch` holds a row's blocks, w.row_bytes.

@@ -32,12 +32,13 @@ SIMD_INLINE void store_half(void* p, F v) {
 }
 
 // ---- integer words
-constexpr int kTokens = 12;  // most tokens of one tile: more would spill
+constexpr int kTokens = 12;   // most tokens of one tile: more would spill
+constexpr int kTileSums = 8;  // registers for sums while a panel is read once
 #if defined(__AVXVNNI__)
-#define SIMD_DP 1  // has dp(), four products of unsigned and signed bytes at once; else madd8() and sign8()
+#define SIMD_DP 1
 SIMD_INLINE I dp(I acc, I u, I s) { return _mm256_dpbusd_avx_epi32(acc, u, s); }
 #else
-#define SIMD_DP 0
+#define SIMD_MADD8 1
 SIMD_INLINE I madd8(I u, I s) { return _mm256_maddubs_epi16(u, s); }  // u0 s0 + u1 s1 in int16, saturating
 SIMD_INLINE I sign8(I a, I b) { return _mm256_sign_epi8(a, b); }      // a with the sign of b: -a where b < 0
 SIMD_INLINE I abs8(I a) { return _mm256_abs_epi8(a); }
@@ -58,7 +59,7 @@ SIMD_INLINE I lookup(I table, I codes) { return _mm256_shuffle_epi8(table, codes
 SIMD_INLINE I and_(I a, I b) { return _mm256_and_si256(a, b); }
 SIMD_INLINE I or_(I a, I b) { return _mm256_or_si256(a, b); }
 SIMD_INLINE I xor_(I a, I b) { return _mm256_xor_si256(a, b); }
-SIMD_INLINE I or_and(I a, I b, I m) { return or_(a, and_(b, m)); }  // a | (b & m)
+SIMD_INLINE I or_and(I a, I b, I m) { return or_(a, and_(b, m)); }  // a | (b & m); no bit of m is in a
 SIMD_INLINE I add(I a, I b) { return _mm256_add_epi32(a, b); }
 SIMD_INLINE I sub(I a, I b) { return _mm256_sub_epi32(a, b); }
 SIMD_INLINE I mul(I a, I b) { return _mm256_mullo_epi32(a, b); }
@@ -79,6 +80,7 @@ template <int N>
 SIMD_INLINE I sar(I a) {
   return _mm256_srai_epi32(a, N);
 }
+SIMD_INLINE I high_nibbles(I a) { return and_(shr<4>(a), set8(15)); }
 SIMD_INLINE F as_float(I a) { return _mm256_castsi256_ps(a); }
 SIMD_INLINE I as_int(F a) { return _mm256_castps_si256(a); }
 SIMD_INLINE F low_half(I a) {  // the f16 in the low 16 bits of each int32

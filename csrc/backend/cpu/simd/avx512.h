@@ -32,13 +32,14 @@ SIMD_INLINE void store_half(void* p, F v) {
 }
 
 // ---- integer words
-constexpr int kTokens = 16;  // most tokens of one tile: more would spill
+constexpr int kTokens = 16;    // most tokens of one tile: more would spill
+constexpr int kTileSums = 16;  // registers for sums while a panel is read once
 #if defined(__AVX512VNNI__)
-#define SIMD_DP 1  // has dp(), four products of unsigned and signed bytes at once; else madd8() and sign8()
+#define SIMD_DP 1
 SIMD_INLINE I dp(I acc, I u, I s) { return _mm512_dpbusd_epi32(acc, u, s); }
 SIMD_INLINE I madd16(I acc, I a, I b) { return _mm512_dpwssd_epi32(acc, a, b); }  // acc + a0 b0 + a1 b1
 #else
-#define SIMD_DP 0
+#define SIMD_MADD8 1
 SIMD_INLINE I madd8(I u, I s) { return _mm512_maddubs_epi16(u, s); }  // u0 s0 + u1 s1 in int16, saturating
 SIMD_INLINE I sign8(I a, I b) { return _mm512_mask_sub_epi8(a, _mm512_movepi8_mask(b), _mm512_setzero_si512(), a); }
 SIMD_INLINE I abs8(I a) { return _mm512_abs_epi8(a); }
@@ -56,7 +57,9 @@ SIMD_INLINE I lookup(I table, I codes) { return _mm512_shuffle_epi8(table, codes
 SIMD_INLINE I and_(I a, I b) { return _mm512_and_si512(a, b); }
 SIMD_INLINE I or_(I a, I b) { return _mm512_or_si512(a, b); }
 SIMD_INLINE I xor_(I a, I b) { return _mm512_xor_si512(a, b); }
-SIMD_INLINE I or_and(I a, I b, I m) { return _mm512_ternarylogic_epi32(a, b, m, 0xf8); }  // a | (b & m)
+SIMD_INLINE I or_and(I a, I b, I m) {
+  return _mm512_ternarylogic_epi32(a, b, m, 0xf8);
+}  // a | (b & m); no bit of m is in a
 SIMD_INLINE I add(I a, I b) { return _mm512_add_epi32(a, b); }
 SIMD_INLINE I sub(I a, I b) { return _mm512_sub_epi32(a, b); }
 SIMD_INLINE I mul(I a, I b) { return _mm512_mullo_epi32(a, b); }
@@ -76,6 +79,7 @@ template <int N>
 SIMD_INLINE I sar(I a) {
   return _mm512_srai_epi32(a, N);
 }
+SIMD_INLINE I high_nibbles(I a) { return and_(shr<4>(a), set8(15)); }
 SIMD_INLINE F as_float(I a) { return _mm512_castsi512_ps(a); }
 SIMD_INLINE I as_int(F a) { return _mm512_castps_si512(a); }
 SIMD_INLINE F low_half(I a) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)); }  // f16 in the low bits of each int32

@@ -40,7 +40,8 @@ SIMD_INLINE F fnma(F a, F b, F c) { return c - a * b; }
 SIMD_INLINE F to_float(I a) { return __builtin_convertvector(a, F); }
 
 // ---- integer words
-constexpr int kTokens = 4;  // most tokens of one tile
+constexpr int kTokens = 4;    // most tokens of one tile
+constexpr int kTileSums = 8;  // registers for sums while a panel is read once
 #define SIMD_DP 1
 SIMD_INLINE I set32(int32_t v) { return v - I{}; }
 SIMD_INLINE I set16(int v) { return set32(int32_t(uint32_t(v & 0xffff) * 0x10001u)); }
@@ -100,6 +101,7 @@ SIMD_INLINE I lookup(I table, I codes) {  // codes 0..15
   for (int i = 0; i < SIMD_BYTES; i++) out[i] = t[c[i]];
   return (I)out;
 }
+SIMD_INLINE I high_nibbles(I a) { return and_(shr<4>(a), set8(15)); }
 SIMD_INLINE F as_float(I a) { return (F)a; }
 SIMD_INLINE I as_int(F a) { return (I)a; }
 SIMD_INLINE F low_half(I a) {  // the f16 in the low 16 bits of each int32

@@ -1,50 +1,59 @@
 // Integer dot products of weights and activations, over the words of an ISA header included before.
 //
-// Weights are unsigned bytes of BITS bits, 16 rows x 4 consecutive k a line (I: the whole line or a half of it);
-// activations are signed bytes within +-127, 4 of them broadcast. BITS = 8 are signed weights, in the form byte_form()
-// gives them. All sums are exact, so every instruction set gives the same integers.
+// Weights are unsigned bytes of BITS bits, 16 rows x 4 consecutive k a line (I: the whole line or a part of it);
+// activations are signed bytes within +-127. BITS = 8 are signed weights, in the form byte_form() gives them. All sums
+// are exact, so every instruction set gives the same integers. A header defines one of
+//   SIMD_DOTS   it has dot32(), dots16(), sums_of_bytes(), byte_form() and kByteOffset of its own
+//   SIMD_DP     dp(acc, u, s): four products of unsigned and signed bytes at once
+//   SIMD_MADD8  madd8(u, s): two of them, in int16; sign8(), abs8() and add16()
 #pragma once
 
 namespace pllm::cpu {
 namespace {
 
-SIMD_INLINE I activations(const int8_t* x, int word) {
+#if !defined(SIMD_DOTS)
+SIMD_INLINE I activations(const int8_t* x, int word) {  // four of them, broadcast
   int32_t v;
   __builtin_memcpy(&v, x + 4 * word, 4);
   return set32(v);
 }
+#endif
 
-#if SIMD_DP
+#if defined(SIMD_DP)
 
 constexpr int kByteOffset = 128;  // what is added to signed weights
 SIMD_INLINE I byte_form(I w) { return xor_(w, set8(0x80)); }
+SIMD_INLINE I sums_of_bytes(I a) { return dp(set32(0), set8(1), a); }  // of each four
+
+// a += product of the first 16 weights, b += product of the others: two chains, interleaved for their latency
+template <int BITS>
+SIMD_INLINE void dots16(I& a, I& b, const I* w, const int8_t* x) {
+  for (int i = 0; i < 4; i++) {
+    a = dp(a, w[i], activations(x, i));
+    b = dp(b, w[i + 4], activations(x, i + 4));
+  }
+}
+// start + the product of 32 weights
+template <int BITS>
+SIMD_INLINE I dot32(I start, const I* w, const int8_t* x) {
+  I b = set32(0);
+  dots16<BITS>(start, b, w, x);
+  return add(start, b);
+}
+
+#endif
+
+#if !defined(SIMD_MADD8)
+
 SIMD_INLINE I scale_form(I s) { return s; }
 // What a product starts from to take off a zero point of 32, given the sum of its 16 activations.
 SIMD_INLINE int32_t start_form(int32_t sum16) { return -32 * sum16; }
 
-SIMD_INLINE void chains(I& a, I& b, const I* w, const int8_t* xa, const int8_t* xb) {  // two, interleaved: latency
-  for (int i = 0; i < 4; i++) {
-    a = dp(a, w[i], activations(xa, i));
-    b = dp(b, w[i + 4], activations(xb, i));
-  }
-}
-// start + the product of 32 weights; minus128 is -128 sum(x), which signed weights start from
-template <int BITS>
-SIMD_INLINE I dot(I start, const I* w, const int8_t* x) {
-  I b = set32(0);
-  chains(start, b, w, x, x + 16);
-  return add(start, b);
-}
-// scale * (start + product of 32 weights)
-template <int BITS>
-SIMD_INLINE I scaled_dot(I start, const I* w, const int8_t* x, I scale) {
-  return mul(dot<BITS>(start, w, x), scale);
-}
 // scale a * (start a + product of the first 16 weights) + the same for the others
 template <int BITS>
 SIMD_INLINE I scaled_dots(const int32_t* start, const I* w, const int8_t* x, I scale_a, I scale_b) {
   I a = set32(start[0]), b = set32(start[1]);
-  chains(a, b, w, x, x + 16);
+  dots16<BITS>(a, b, w, x);
   return add(mul(a, scale_a), mul(b, scale_b));
 }
 
@@ -54,6 +63,7 @@ SIMD_INLINE I scaled_dots(const int32_t* start, const I* w, const int8_t* x, I s
 // over 4, of 6 over 2; then the scale enters as the factor of the madd16 that widens the sums.
 constexpr int kByteOffset = 0;
 SIMD_INLINE I byte_form(I w) { return w; }
+SIMD_INLINE I sums_of_bytes(I a) { return madd16(set32(0), madd8(set8(1), a), set16(1)); }
 SIMD_INLINE I scale_form(I s) { return or_(and_(s, set32(0xffff)), shr<-16>(s)); }
 // -32 sum16 does not fit int16, twice half of it does.
 SIMD_INLINE int32_t start_form(int32_t sum16) {
@@ -81,7 +91,7 @@ SIMD_INLINE I scaled_dot(I acc, const I* w, const int8_t* x, I scale) {  // acc 
   }
 }
 template <int BITS>
-SIMD_INLINE I dot(I start, const I* w, const int8_t* x) {
+SIMD_INLINE I dot32(I start, const I* w, const int8_t* x) {
   return scaled_dot<BITS>(start, w, x, set16(1));
 }
 template <int BITS>

@@ -1,9 +1,11 @@
-// exp and log in double, made of +, -, *, / alone: the same bits on every machine, which libm does not promise.
+// exp, log, sine and cosine in double, made of +, -, *, / alone: the same bits on every machine, which libm does not
+// promise.
 #pragma once
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <numbers>
+#include <utility>
 
 namespace pllm {
 
@@ -48,6 +50,37 @@ inline double natural_log(double x) {
 
 // e^x; +infinity where a double does not reach.
 inline double exponential(double x) { return x <= 0 ? exp_nonpositive(x) : 1 / exp_nonpositive(-x); }
+
+struct SinCos {
+  double sin, cos;
+};
+// Of an angle, within 2^-51 up to 2^20; precision is lost slowly beyond.
+inline SinCos sin_cos(double x) {
+  constexpr double kRound = 0x1.8p52;
+  constexpr double kA = 0x1.921fb544p+0, kB = 0x1.0b4611a6p-34, kC = 0x1.3198a2e037073p-69;  // pi / 2 in parts
+  const double t = x * (2 / std::numbers::pi) + kRound, n = t - kRound;
+  const double r = x - n * kA - n * kB - n * kC, q = r * r;  // |r| <= pi / 4; n kA and n kB are exact
+  double s = 1.0 / 355687428096000;
+  s = 1.0 / -1307674368000 + s * q;
+  s = 1.0 / 6227020800 + s * q;
+  s = 1.0 / -39916800 + s * q;
+  s = 1.0 / 362880 + s * q;
+  s = 1.0 / -5040 + s * q;
+  s = 1.0 / 120 + s * q;
+  s = 1.0 / -6 + s * q;
+  s = r + r * (q * s);
+  double c = 1.0 / 20922789888000;
+  c = 1.0 / -87178291200 + c * q;
+  c = 1.0 / 479001600 + c * q;
+  c = 1.0 / -3628800 + c * q;
+  c = 1.0 / 40320 + c * q;
+  c = 1.0 / -720 + c * q;
+  c = 1.0 / 24 + c * q;
+  c = 1 - (q * 0.5 - q * q * c);
+  const auto quarter = std::bit_cast<uint64_t>(t) & 3;
+  if (quarter & 1) std::swap(s, c);
+  return {quarter & 2 ? -s : s, (quarter + 1) & 2 ? -c : c};
+}
 
 // x^y for x >= 0 (0^0 = 1).
 inline double power(double x, double y) {

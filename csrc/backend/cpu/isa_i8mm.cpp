@@ -1,0 +1,10 @@
+#if defined(__aarch64__)
+#include "backend/cpu/simd/neon.h"
+// after the words
+#include "backend/cpu/levels.h"
+#include "backend/cpu/table.inl.h"
+
+namespace pllm::cpu {
+extern constexpr KernelTable kI8mmTable = make_table("i8mm", &kNeonElementwise, &kNeonAttention);
+}  // namespace pllm::cpu
+#endif

