@@ -158,6 +158,22 @@ def test_top_n_sigma_does_not_depend_on_the_temperature() -> None:
     assert left(logits, top_n_sigma=1.0, temperature=5.0, samplers=warm).keys() == kept
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    top_p=st.floats(0, 0.999, width=32),
+    tail=st.sampled_from([1.0, 3.0, 8.0]),
+    banned=st.booleans(),
+)
+def test_top_p_of_a_large_vocabulary(seed: int, top_p: float, tail: float, banned: bool) -> None:
+    """Whether few tokens hold most of the probability, so that the others are not looked at, or many do."""
+    rng = np.random.default_rng(seed)
+    logits = (rng.standard_normal(20_000) * 2 + rng.exponential(tail, 20_000) - 20).astype(np.float32)
+    given: dict[str, Any] = {"top_p": top_p, "logit_bias": {int(logits.argmax()): -INF} if banned else {}}
+    got = left(logits, **given)
+    assert got.keys() == Reference(len(logits), **given).distribution(logits, [], 0).keys()
+
+
 def test_xtc_excludes_the_likely_ones() -> None:
     logits = logits_of(0.4, 0.3, 0.2, 0.1)
     always: dict[str, Any] = {"xtc_probability": 1.0}

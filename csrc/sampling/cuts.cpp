@@ -57,7 +57,7 @@ Step make_typical_p(const SamplingParams& p) {
 Step make_top_p(const SamplingParams& p) {
   if (p.top_p >= 1) return {};
   return [share = static_cast<double>(p.top_p)](Candidates& candidates, const Draw&) {
-    candidates.keep_nearest(candidates.max(), share);
+    candidates.keep_likeliest(share);
   };
 }
 
