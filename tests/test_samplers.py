@@ -161,7 +161,7 @@ def test_top_n_sigma_does_not_depend_on_the_temperature() -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    top_p=st.floats(0, 0.999, width=32),
+    top_p=st.sampled_from([0.0, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999]),
     tail=st.sampled_from([1.0, 3.0, 8.0]),
     banned=st.booleans(),
 )
