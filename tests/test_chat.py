@@ -205,6 +205,14 @@ def test_content_is_never_control() -> None:
     assert opted == tok.encode(render(CHATML, [{"role": "user", "content": EVIL}]), special=True)
 
 
+def test_refusals_quote_what_was_written() -> None:
+    """Without the marks that keep it from being a control token."""
+    template = ChatTemplate("{{ raise_exception('No: ' + messages[0].content) }}")
+    with pytest.raises(ChatTemplateError) as caught:
+        template.encode(tokenizer(), [{"role": "user", "content": EVIL}])
+    assert str(caught.value) == f"No: {EVIL}"
+
+
 def test_every_string_counts_as_content() -> None:
     tok = tokenizer()
     source = "<|im_start|>{{ messages | tojson }}{{ tools | tojson(ensure_ascii=True) }}{{ note }}<|im_end|>"

@@ -10,7 +10,7 @@ import hashlib
 import json
 import numbers
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,8 @@ _LONGEST_DATE = 200  # characters of a date's format
 _DEEPEST = 64  # levels of nesting in messages
 _WANTS_SHORT_IDS = re.compile(r"id\s*\|\s*length\s*!=\s*9\b")
 _TAKEN = frozenset(["messages", "tools", "tokenizer", "special_in_content", "n_ctx"])  # no caller's variables
+_ASKS_FOR_NONE = re.compile(r"\btools\s+is\s+(?:not\s+)?none\b")
+_REASONING = ("reasoning_content", "thinking", "reasoning")  # names of the same field
 # Templates make control tokens of roles ("<|user|>"): of these and of those they name themselves.
 _ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 
@@ -138,9 +140,10 @@ class ChatTemplate:
     ) -> str:
         """The prompt as text.
 
-        messages: OpenAI's shape; a list of text parts is joined, content None counts as "", tool-call
-        arguments are handed to the template as an object that prints as JSON, whether given as one or as text
-        tools: OpenAI's shape; undefined in the template when None
+        messages: OpenAI's shape; a list of text parts is joined, content None counts as "", thoughts are
+        found under all of their names (`reasoning_content`, `thinking`, `reasoning`), tool-call arguments are
+        handed to the template as an object that prints as JSON, whether given as one or as text
+        tools: OpenAI's shape; when None undefined in the template, or none if it asks for that
         kwargs: further variables of the template (`enable_thinking`, ...)
 
         Errors: ChatTemplateError, with the template's own sentence where it refuses the conversation;
@@ -176,7 +179,10 @@ class ChatTemplate:
         marker = _Marker(self._controls(tokenizer), [prepared, options], self.source)
         marked = {name: marker.mark(option) for name, option in options.items()}
         variables = {"add_generation_prompt": True, **marked, _MARKER: marker}
-        text = self._run(marker.mark(prepared), variables)
+        try:
+            text = self._run(marker.mark(prepared), variables)
+        except ChatTemplateError as error:  # which may quote what is marked
+            raise ChatTemplateError(marker.unmark(str(error.args[0])), error.hint) from error
         ids: list[int] = []
         for piece in tokenizer.split_special(marker.unescape(text)):
             if isinstance(piece, int):
@@ -203,11 +209,20 @@ class ChatTemplate:
 
     def _run(self, messages: list[Any], variables: dict[str, Any]) -> str:
         tools = variables.get("tools")
-        if tools is None:
-            variables.pop("tools", None)
-        elif isinstance(tools, list):
+        if isinstance(tools, list):
             variables["tools"] = [_Tool(tool) if isinstance(tool, dict) else tool for tool in tools]
-        return self._program.render({**self._tokens, **variables, "messages": messages})
+        elif tools is None:
+            variables.pop("tools", None)
+            if _ASKS_FOR_NONE.search(self.source):
+                variables["tools"] = None
+        try:
+            return self._program.render({**self._tokens, **variables, "messages": messages})
+        except ChatTemplateError as error:
+            message = str(error.args[0])
+            hint = _broken_arguments(messages) if message.startswith("the chat template failed") else None
+            if hint is None:
+                raise
+            raise ChatTemplateError(message, hint) from error
 
 
 class _Controls:
@@ -342,6 +357,9 @@ def _prepare_one(name: str, message: Any) -> dict[str, Any]:
         prepared["content"] = None
     if "content" in prepared:
         prepared["content"] = _flatten(name, prepared["content"])
+    thoughts = next((prepared[key] for key in _REASONING if prepared.get(key) is not None), None)
+    if thoughts is not None:  # as transformers has it: gpt-oss reads `thinking`, others the first name
+        prepared = {"thinking": thoughts, **prepared, "reasoning_content": thoughts}
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function", call) if isinstance(call, dict) else None
         if isinstance(function, dict) and "arguments" in function:
@@ -396,6 +414,17 @@ def _flatten(name: str, content: Any) -> Any:
             )
         texts.append(part["text"])
     return "".join(texts)
+
+
+def _broken_arguments(messages: list[Any]) -> str | None:
+    """What to say of a failure if a call's arguments may be the reason: text that is no JSON object."""
+    for i, message in enumerate(messages):
+        calls = message.get("tool_calls")
+        for call in calls if isinstance(calls, list) else ():
+            function = call.get("function", call) if isinstance(call, dict) else None
+            if isinstance(function, dict) and isinstance(function.get("arguments"), str):
+                return f"The arguments of a call in messages[{i}] are no JSON object: mend or drop it."
+    return None
 
 
 class _Tool(dict[str, Any]):
@@ -485,6 +514,6 @@ def _from_json(context: jinja2.runtime.Context, text: str) -> Any:
 
 
 def _listed(value: Any) -> list[Any]:
-    if isinstance(value, Iterable):
+    if isinstance(value, Iterator):
         return list(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")

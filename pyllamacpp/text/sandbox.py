@@ -139,13 +139,14 @@ def _compared(expr: nodes.Expr) -> nodes.Expr:
 
 
 class _Generation(Extension):
-    """`{% generation %} ... {% endgeneration %}` marks answers for training; here it is its content."""
+    """`{% generation %} ... {% endgeneration %}` marks answers for training; here a scope of its own."""
 
     tags = {"generation"}  # noqa: RUF012 - declared so by Jinja2
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return [nodes.Scope(body, lineno=line)]
 
 
 class _Environment(SandboxedEnvironment):

@@ -15,7 +15,10 @@ from .vocabulary import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, Vo
 _BYTE_PAIR_KINDS = ("gpt2", "gemma4", "whitespace")
 _KINDS = (*_BYTE_PAIR_KINDS, "llama", "bert", "t5")
 _INVALID = re.compile("[\udc80-\udcff]+")  # what `surrogateescape` makes of bytes that are not UTF-8
-_BLANK = " \t\n\v\f\r"
+_BLANK = (  # Unicode's White_Space, which is what `tokenizers` strips
+    "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029"
+    "\u202f\u205f\u3000"
+)
 
 
 def _byte_alphabet() -> list[str]:
