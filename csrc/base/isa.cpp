@@ -9,8 +9,8 @@
 namespace pllm {
 namespace {
 
+// Of this architecture, slowest first; the first runs everywhere.
 constexpr IsaLevel kLevels[] = {
-    // of this architecture, slowest first; the first runs everywhere
 #if defined(__aarch64__)
     {"neon", "neon"},
     {"dotprod", "neon", {"asimddp"}},

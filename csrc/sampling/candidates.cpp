@@ -184,14 +184,15 @@ void Candidates::keep_from(double floor) {
 void Candidates::drop_before(int32_t last) {
   const auto index = whole_ ? last : std::lower_bound(ids_.begin(), ids_.begin() + size(), last) - ids_.begin();
   const float worst = logits_[index];
-  const auto dropped = [&](size_t i) { return (logits_[i] > worst) | ((logits_[i] == worst) & (id(i) < last)); };
+  const auto dropped = [&](float logit, int32_t id) {  // without a branch
+    return (unsigned{logit > worst} | (unsigned{logit == worst} & unsigned{id < last})) != 0;
+  };
   if (!whole_) {
-    keep_where(
-        [&, logits = logits_](size_t i) { return !((logits[i] > worst) | ((logits[i] == worst) & (ids_[i] < last))); });
+    keep_where([&, logits = logits_](size_t i) { return !dropped(logits[i], ids_[i]); });
     return;
   }
   writable(last);
-  for (size_t i = 0; i < size(); ++i) own_[i] = dropped(i) ? Ranking::kNoFloor : own_[i];
+  for (size_t i = 0; i < size(); ++i) own_[i] = dropped(own_[i], id(i)) ? Ranking::kNoFloor : own_[i];
 }
 
 void Candidates::keep_nearest(double center, double share) {

@@ -385,7 +385,7 @@ void models(const std::string& level, Digests& out) {
     for (int i = 0; i < n; i++) ids[size_t(i)] = (i * 37 + 11) % n_vocab;
     Session session(model, n);
     Floats logits(size_t(n) * size_t(n_vocab));
-    session.eval(ids, Session::Logits::all, logits.data());
+    session.eval(ids, Output::logits, Session::Rows::all, logits.data());
     Digest digest;
     digest.add(logits);
     out[std::string("model ") + name] = digest.value();
