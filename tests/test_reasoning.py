@@ -173,6 +173,20 @@ def test_format_comes_from_the_template() -> None:
     )
 
 
+def test_a_template_without_end_is_stopped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    template = ChatTemplate(
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}</think>"
+    )
+    asked, render = [], ChatTemplate.render
+
+    def counted(self: ChatTemplate, *arguments: Any, **more: Any) -> str:
+        asked.append(self)
+        return render(self, *arguments, **more)
+
+    monkeypatch.setattr(ChatTemplate, "render", counted)
+    assert template.reasoning == THINK and len(asked) == 1
+
+
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "templates"
 PUBLISHED = {
     "Apriel-1.6-15b-Thinker-fixed": ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),

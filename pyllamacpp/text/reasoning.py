@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ChatTemplateError
+from .limits import TemplateLimitError
 
 if TYPE_CHECKING:
     from .chat import ChatTemplate
@@ -77,7 +78,11 @@ class ReasoningFormat:
         """The template's format; None where it knows no thoughts. Errors: ChatTemplateError: no template."""
         template.check()
         source = template.source
-        found = next(filter(None, (_probed(template, field) for field in _FIELDS)), None) or _named(source)
+        try:
+            found = next(filter(None, (_probed(template, field) for field in _FIELDS)), None)
+        except TemplateLimitError:  # more probes would take as long
+            found = None
+        found = found or _named(source)
         for sign, (header, close) in _ANSWERS.items():
             if found is not None and sign in source:
                 return replace(found, headers=(*found.headers, *filter(None, [header])), answer_close=close)
@@ -113,7 +118,7 @@ def _named(source: str) -> ReasoningFormat | None:
 
 
 def _probed(template: ChatTemplate, field: str) -> ReasoningFormat | None:
-    """The format, seen from an assistant's turn whose thoughts are in `field`."""
+    """The format, seen from an assistant's turn whose thoughts are in `field`. Errors: TemplateLimitError."""
     asked = {"role": "user", "content": _ASKED}
     answered = {"role": "assistant", "content": _ANSWERED, field: _THOUGHT}
     try:
@@ -122,6 +127,8 @@ def _probed(template: ChatTemplate, field: str) -> ReasoningFormat | None:
             return None
         prompt = template.render([asked])
         plain = template.render([asked], add_generation_prompt=False)
+    except TemplateLimitError:
+        raise
     except ChatTemplateError:
         return None
     before, rest = text.split(_ASKED, 1)[1].split(_THOUGHT, 1)
