@@ -338,7 +338,7 @@ def test_a_strict_template_gets_its_conversation(
 
     def strict(self: FakeLlama, messages: Any, **arguments: Any) -> Any:
         if messages[0]["role"] == "system":
-            raise errors.ChatTemplateError("no system, please")
+            raise errors.ConversationRefusedError("no system, please")
         return ask(self, messages, **arguments)
 
     monkeypatch.setattr(fake, "create_chat_completion", strict)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyllamacpp.errors import ChatTemplateError
+from pyllamacpp.errors import ChatTemplateError, ConversationRefusedError
 from pyllamacpp.text.chat import ChatTemplate
 from pyllamacpp.text.repair import FOLDED, MERGED, folded, merged, repaired
 
@@ -47,8 +47,21 @@ def test_repairs(template: ChatTemplate, messages: list[str], text: str, done: l
 
 
 def test_what_cannot_be_repaired_is_the_templates_own_error() -> None:
-    with pytest.raises(ChatTemplateError, match="roles must alternate"):
+    with pytest.raises(ConversationRefusedError, match="roles must alternate"):
         repaired(STRICT.render, said("assistant:a", "user:b"))
+
+
+def test_only_a_refusal_is_repaired() -> None:
+    """A template that fails would fail again, after as long a time; the error tells how it did."""
+    tried = []
+
+    def use(messages: Any) -> str:
+        tried.append(messages)
+        return ChatTemplate("{{ messages | nothing_such }}{{ missing.field }}").render(messages)
+
+    with pytest.raises(ChatTemplateError, match="nothing_such") as caught:
+        repaired(use, said("system:s", "user:a", "user:b"))
+    assert len(tried) == 1 and not isinstance(caught.value, ConversationRefusedError)
 
 
 def test_tool_calls_names_and_parts() -> None:

@@ -15,7 +15,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ChatTemplateError, ParameterError
+from ..errors import ChatTemplateError, ConversationRefusedError, ParameterError
 from .extent import refuse_beyond
 from .reasoning import ReasoningFormat
 from .tokenizer import Tokenizer
@@ -477,7 +477,7 @@ def _compile(source: str, clock: Callable[[], datetime]) -> Program:
     from .sandbox import Program
 
     def raise_exception(message: str) -> None:
-        raise ChatTemplateError(str(message))
+        raise ConversationRefusedError(str(message))
 
     return Program(
         source,
