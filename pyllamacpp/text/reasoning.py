@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from .chat import ChatTemplate
     from .tokenizer import Tokenizer
 
+# The thoughts of a message: in OpenAI's shape as servers extend it, and what others and templates call them.
+FIELDS = ("reasoning_content", "thinking", "reasoning")
 _ASKED, _THOUGHT, _ANSWERED = "QuestionProbe", "ThoughtsProbe", "AnswerProbe"
 _QUOTES = "\"'`"
 _TAG = re.compile(r"<[^<>\n]{1,40}>|\[[^\[\]\n]{1,40}\]")
