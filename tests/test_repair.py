@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_tokenizer import CONTROL, byte_pair
 
 from pyllamacpp.errors import ChatTemplateError, ConversationRefusedError
 from pyllamacpp.text.chat import ChatTemplate
 from pyllamacpp.text.repair import FOLDED, MERGED, folded, merged, repaired
+from pyllamacpp.text.tokenizer import Tokenizer
 
 STRICT = ChatTemplate(
     "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
@@ -62,6 +64,17 @@ def test_only_a_refusal_is_repaired() -> None:
     with pytest.raises(ChatTemplateError, match="nothing_such") as caught:
         repaired(use, said("system:s", "user:a", "user:b"))
     assert len(tried) == 1 and not isinstance(caught.value, ConversationRefusedError)
+
+
+def test_prompts_of_a_model_are_repaired_too() -> None:
+    """Their texts are marked while the template runs, and its sentence is told without the marks."""
+    tokenizer = Tokenizer.from_metadata(byte_pair([("<|end|>", CONTROL)]))
+    quoting = ChatTemplate(NO_SYSTEM.source.replace("'no system'", "'no system: ' ~ m.content"))
+    messages = said("system:<|end|>", "user:a")
+    with pytest.raises(ConversationRefusedError, match=r"^no system: <\|end\|>$"):
+        quoting.encode(tokenizer, messages)
+    ids, done = repaired(lambda messages: quoting.encode(tokenizer, messages), messages)
+    assert (tokenizer.decode_bytes(ids), done) == (b"[user]<|end|>\n\na", [FOLDED])
 
 
 def test_tool_calls_names_and_parts() -> None:

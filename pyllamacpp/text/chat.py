@@ -181,7 +181,7 @@ class ChatTemplate:
         try:
             text = self._run(marker.mark(prepared), variables)
         except ChatTemplateError as error:  # which may quote what is marked
-            raise ChatTemplateError(marker.unmark(str(error.args[0])), error.hint) from error
+            raise type(error)(marker.unmark(str(error.args[0])), error.hint) from error
         ids: list[int] = []
         for piece in tokenizer.split_special(marker.unescape(text)):
             if isinstance(piece, int):
