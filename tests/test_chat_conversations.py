@@ -15,6 +15,7 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from pyllamacpp.errors import ChatTemplateError
 from pyllamacpp.text.chat import ChatTemplate
+from pyllamacpp.text.reasoning import FIELDS
 
 TEMPLATES = sorted((Path(__file__).resolve().parents[2] / "shared/data/templates").glob("*.jinja"))
 NOW = datetime(2024, 7, 26)
@@ -120,14 +121,13 @@ class Stock:
         self.template = environment.from_string(source)
 
     def render(self, messages: list[dict[str, Any]], variables: dict[str, Any]) -> str:
-        """Fields of value None are dropped and thoughts go by two names, as transformers has it."""
+        """Fields of value None are dropped and thoughts go by all names, as transformers has it (but for
+        `reasoning`, which Solar reads)."""
         given = []
         for message in copy.deepcopy(messages):
             message = {key: value for key, value in message.items() if value is not None}
-            names = [name for name in ("reasoning_content", "thinking", "reasoning") if name in message]
-            if names:
-                thoughts = message[names[0]]
-                message = {"thinking": thoughts, **message, "reasoning_content": thoughts}
+            for thoughts in [message[field] for field in FIELDS if field in message][:1]:
+                message = {**dict.fromkeys(FIELDS, thoughts), **message, "reasoning_content": thoughts}
             given.append(message)
         tokens = {"bos_token": "<s>", "eos_token": "</s>"}
         return self.template.render(

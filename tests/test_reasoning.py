@@ -22,7 +22,6 @@ HARMONY = ReasoningFormat(
     "<|end|>",
     (f"<|start|>assistant{FINAL}", f"<|start|>assistant{COMMENTARY}", FINAL, COMMENTARY),
     "<|start|>assistant",
-    "thinking",
     "<|end|>",
 )
 GRANITE = ReasoningFormat("<think>", "</think>", ("<response>",), answer_close="</response>")
@@ -157,9 +156,7 @@ def test_text_is_given_out_as_soon_as_it_is_settled() -> None:
 
 def test_format_comes_from_the_template() -> None:
     assert ReasoningFormat.of(ChatTemplate(QWEN)) == THINK
-    assert ReasoningFormat.of(ChatTemplate(QWEN.replace("reasoning_content", "thinking"))) == (
-        ReasoningFormat("<think>", "</think>", field="thinking")
-    )
+    assert ReasoningFormat.of(ChatTemplate(QWEN.replace("reasoning_content", "thinking"))) == THINK
     forced = QWEN.replace("%}<|assistant|>\n{% endif", "%}<|assistant|>\n<think>\n{% endif")
     assert ReasoningFormat.of(ChatTemplate(forced)) == THINK
     assert ReasoningFormat.of(ChatTemplate(TURN + "{{ m.content }}{% endfor %}")) is None
@@ -220,13 +217,6 @@ def test_published_templates(name: str) -> None:
         assert found == HARMONY
     if name.startswith(("ibm-granite", "unsloth-Apriel")):
         assert found == (GRANITE if "granite" in name else APRIEL)
-
-
-def test_thoughts_of_history_are_where_the_template_looks() -> None:
-    message = {"role": "assistant", "content": "b", "reasoning_content": "a"}
-    assert THINK.message(message) == message
-    assert HARMONY.message(message) == {"role": "assistant", "content": "b", "thinking": "a"}
-    assert "reasoning_content" in message
 
 
 def test_control_tokens_of_markers_are_spelled() -> None:

@@ -57,8 +57,6 @@ def chat_chunks(
     def ask(messages: Sequence[Mapping[str, Any]]) -> tuple[Chunks, ReasoningSplitter | None]:
         template = llm.chat_template
         thoughts = None if template is None else template.reasoning
-        if thoughts is not None:
-            messages = [thoughts.message(message) for message in messages]
         chunks = llm.create_chat_completion(
             messages, stream=True, chat_template_kwargs=variables, **_arguments(params)
         )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ChatTemplateError, ConversationRefusedError, ParameterError
 from .extent import refuse_beyond
-from .reasoning import ReasoningFormat
+from .reasoning import FIELDS, ReasoningFormat
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -32,9 +32,8 @@ _MARKER = "pyllamacpp_marker"  # the variable that holds the `_Marker` while a t
 _LONGEST_DATE = 200  # characters of a date's format
 _DEEPEST = 64  # levels of nesting in messages
 _WANTS_SHORT_IDS = re.compile(r"id\s*\|\s*length\s*!=\s*9\b")
-_TAKEN = frozenset(["messages", "tools", "tokenizer", "special_in_content", "n_ctx"])  # no caller's variables
 _ASKS_FOR_NONE = re.compile(r"\btools\s+is\s+(?:not\s+)?none\b")
-_REASONING = ("reasoning_content", "thinking", "reasoning")  # names of the same field
+_TAKEN = frozenset(["messages", "tools", "tokenizer", "special_in_content", "n_ctx"])  # no caller's variables
 # Templates make control tokens of roles ("<|user|>"): of these and of those they name themselves.
 _ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 
@@ -357,9 +356,9 @@ def _prepare_one(name: str, message: Any) -> dict[str, Any]:
         prepared["content"] = None
     if "content" in prepared:
         prepared["content"] = _flatten(name, prepared["content"])
-    thoughts = next((prepared[key] for key in _REASONING if prepared.get(key) is not None), None)
-    if thoughts is not None:  # as transformers has it: gpt-oss reads `thinking`, others the first name
-        prepared = {"thinking": thoughts, **prepared, "reasoning_content": thoughts}
+    thoughts = next((prepared[field] for field in FIELDS if prepared.get(field) is not None), None)
+    if thoughts is not None:  # gpt-oss reads `thinking`, most others the first name; those given stay
+        prepared = {**dict.fromkeys(FIELDS, thoughts), **prepared, FIELDS[0]: thoughts}
     for call in calls if isinstance(calls, list) else ():
         function = call.get("function", call) if isinstance(call, dict) else None
         if isinstance(function, dict) and "arguments" in function:

@@ -18,9 +18,9 @@ Without a format, or in the raw text, nothing is touched.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ChatTemplateError
 from .limits import TemplateLimitError
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from .chat import ChatTemplate
     from .tokenizer import Tokenizer
 
-FIELD = "reasoning_content"  # of a message, in OpenAI's shape as servers extend it
-_FIELDS = (FIELD, "reasoning", "thinking")  # what templates call it
+# The thoughts of a message: in OpenAI's shape as servers extend it, and what others and templates call them.
+FIELDS = ("reasoning_content", "thinking", "reasoning")
 _ASKED, _THOUGHT, _ANSWERED = "QuestionProbe", "ThoughtsProbe", "AnswerProbe"
 _QUOTES = "\"'`"
 _TAG = re.compile(r"<[^<>\n]{1,40}>|\[[^\[\]\n]{1,40}\]")
@@ -62,7 +62,6 @@ class ReasoningFormat:
 
     open, close: around the thoughts. headers: what may stand before the answer and is no part of it.
     turn: what begins an assistant's turn, and may be repeated between thoughts and answer.
-    field: what the template calls the thoughts of a message.
     answer_close: what may end an answer that comes after a header or thoughts; more of them may follow it.
     """
 
@@ -70,7 +69,6 @@ class ReasoningFormat:
     close: str
     headers: tuple[str, ...] = ()
     turn: str = ""
-    field: str = FIELD
     answer_close: str = ""
 
     @classmethod
@@ -79,8 +77,8 @@ class ReasoningFormat:
         template.check()
         source = template.source
         try:
-            found = next(filter(None, (_probed(template, field) for field in _FIELDS)), None)
-        except TemplateLimitError:  # more probes would take as long
+            found = _probed(template)
+        except TemplateLimitError:  # its own error when it is used
             found = None
         found = found or _named(source)
         for sign, (header, close) in _ANSWERS.items():
@@ -98,13 +96,6 @@ class ReasoningFormat:
         ids = (id for text in texts for id in tokenizer.split_special(text))
         return {id: tokenizer.token_bytes(id, special=True) for id in ids if isinstance(id, int)}
 
-    def message(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """A copy that has its `reasoning_content` where the template looks for it."""
-        copy = dict(message)
-        if FIELD in copy and self.field != FIELD:
-            copy[self.field] = copy.pop(FIELD)
-        return copy
-
 
 def _named(source: str) -> ReasoningFormat | None:
     """The format of a template that does not write thoughts back into a conversation, but looks for them in
@@ -117,10 +108,10 @@ def _named(source: str) -> ReasoningFormat | None:
     return next(pairs, None)
 
 
-def _probed(template: ChatTemplate, field: str) -> ReasoningFormat | None:
-    """The format, seen from an assistant's turn whose thoughts are in `field`. Errors: TemplateLimitError."""
+def _probed(template: ChatTemplate) -> ReasoningFormat | None:
+    """The format, seen from an assistant's turn with thoughts. Errors: TemplateLimitError."""
     asked = {"role": "user", "content": _ASKED}
-    answered = {"role": "assistant", "content": _ANSWERED, field: _THOUGHT}
+    answered = {"role": "assistant", "content": _ANSWERED, "reasoning_content": _THOUGHT}
     try:
         text = template.render([asked, answered], add_generation_prompt=False)
         if not 0 <= text.find(_ASKED) < text.find(_THOUGHT) < text.find(_ANSWERED):
@@ -139,7 +130,7 @@ def _probed(template: ChatTemplate, field: str) -> ReasoningFormat | None:
         return None
     tag = _TAG.match(between)
     if tag is None or tag.end() == len(between):
-        return ReasoningFormat(opening, between, field=field)
+        return ReasoningFormat(opening, between)
     # The thoughts are a message of their own, and another one is begun for the answer.
     header, turn = between[tag.end() :].strip(), turn.strip()
     headers = [header]
@@ -147,7 +138,7 @@ def _probed(template: ChatTemplate, field: str) -> ReasoningFormat | None:
         headers.append(header.replace(_FINAL, _PREAMBLE))
     if turn:
         headers += [header.removeprefix(turn).strip() for header in headers]
-    return ReasoningFormat(opening, tag[0], tuple(headers), turn, field, answer_close=tag[0])
+    return ReasoningFormat(opening, tag[0], tuple(headers), turn, answer_close=tag[0])
 
 
 def _opening(before: str, turn: str) -> str:
