@@ -223,7 +223,7 @@ def _answer_once(llm: Llama, text: str, params: SamplingParams, how: _How) -> No
             variables=variables,
             repair=how.repair,
         )
-    screen = Screen(thoughts=how.reasoning != "hide", markdown=not how.raw and not how.plain)
+    screen = Screen(thoughts=how.reasoning != "hide", markdown=False)  # it would delay the first token
     answer = print_answer(llm, chunks, screen, splitter)
     if how.verbose:
         print(f"{answer.speed} · seed {llm.last_seed}", file=sys.stderr)
