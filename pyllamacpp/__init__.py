@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .errors import (
         ChatTemplateError,
         ContextOverflowError,
+        ConversationRefusedError,
         DownloadError,
         InternalError,
         MemoryLimitError,
@@ -48,6 +49,7 @@ __all__ = [
     "BaseLlamaCache",
     "ChatTemplateError",
     "ContextOverflowError",
+    "ConversationRefusedError",
     "DownloadError",
     "InternalError",
     "Llama",

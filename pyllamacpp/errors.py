@@ -68,6 +68,10 @@ class ChatTemplateError(PyllamacppError, ValueError):
     http_status = 400
 
 
+class ConversationRefusedError(ChatTemplateError):
+    """The chat template itself refuses the conversation; the message is its own sentence."""
+
+
 class MemoryLimitError(PyllamacppError, MemoryError):
     """Would not fit in the available memory; refused before allocation."""
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import ModelNotFoundError, ParameterError
 from .hub import ALIASES, cache_dir
-from .hub_hf import group_shards
+from .hub_hf import group_shards, shard_set
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class CachedModel:
     name: str
     files: tuple[Path, ...]
     root: Path  # of the cache, or of the repository in it: nothing outside is removed
+    flaw: str = ""  # why it has to be fetched again before it is used, if so
 
     @property
     def size(self) -> int:
@@ -33,7 +34,7 @@ class CachedModel:
 
 
 def cached_models() -> list[CachedModel]:
-    """All models that are whole, by name. Files that a cut download left are none."""
+    """All models by name, those with a flaw too. Files that a cut download left are none."""
     return sorted([*_aliases(), *_packages(), *_hub()], key=lambda model: model.name)
 
 
@@ -41,7 +42,8 @@ def _aliases() -> Iterator[CachedModel]:
     for name, alias in ALIASES.items():
         folder = cache_dir() / "models" / f"{name}-{alias.sha256[:12]}"
         if (file := folder / alias.file).is_file():
-            yield CachedModel(name, (file,), folder)
+            flaw = "" if file.stat().st_size == alias.size else "cut"
+            yield CachedModel(name, (file,), folder, flaw)
 
 
 def _packages() -> Iterator[CachedModel]:
@@ -50,17 +52,19 @@ def _packages() -> Iterator[CachedModel]:
         models = group_shards([file.name for file in folder.glob("*.gguf")])
         for files in models.values():
             only = f":{files[0]}" if len(models) > 1 else ""
-            yield CachedModel(f"pypi:{package}=={version}{only}", tuple(folder / f for f in files), folder)
+            paths = tuple(folder / file for file in files)
+            yield CachedModel(f"pypi:{package}=={version}{only}", paths, folder, _missing(files))
 
 
 def _hub() -> Iterator[CachedModel]:
-    """Of each repository what its main branch pointed to when it was fetched; older revisions go with it."""
+    """Of each repository every file once, of its newest revision that has it; the older ones go with it."""
     from huggingface_hub import constants
 
     for repo in _folders(Path(constants.HF_HUB_CACHE)):
         if not repo.name.startswith("models--"):
             continue
         repo_id = repo.name.removeprefix("models--").replace("--", "/", 1)
+        main = _main_snapshot(repo)
         seen: dict[str, tuple[Path, ...]] = {}
         for snapshot in sorted(_folders(repo / "snapshots"), key=lambda folder: folder.stat().st_mtime):
             there = [path for path in snapshot.rglob("*.gguf") if path.is_file()]
@@ -68,7 +72,23 @@ def _hub() -> Iterator[CachedModel]:
             for files in group_shards(names).values():
                 seen[files[0]] = tuple(snapshot / file for file in files)
         for first, paths in seen.items():
-            yield CachedModel(f"hf:{repo_id}:{first}", paths, repo)
+            flaw = _missing([path.name for path in paths])
+            if not flaw and not (main / first).is_file():
+                flaw = "not of the main branch"
+            yield CachedModel(f"hf:{repo_id}:{first}", paths, repo, flaw)
+
+
+def _main_snapshot(repo: Path) -> Path:
+    """Where the main branch of a repository was when it was last asked for; may not be there."""
+    try:
+        return repo / "snapshots" / (repo / "refs" / "main").read_text().strip()
+    except OSError:
+        return repo / "snapshots" / "main"
+
+
+def _missing(files: Sequence[str]) -> str:
+    n = len(shard_set(files[0]))
+    return "" if len(files) == n else f"{len(files)} of {n} files"
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from pyllamacpp.cli import app
 from pyllamacpp.cli.completion import complete_model
+from pyllamacpp.errors import ModelNotFoundError
 from pyllamacpp.hub import ALIASES, resolve
 from pyllamacpp.hub_cache import cached_models
 
@@ -83,8 +84,30 @@ def test_list(cache: Path) -> None:
     assert [line.split()[0] for line in lines] == NAMES
     assert str(cache / "own") in invoke("list", "-v").stdout
     for name in NAMES:
-        if name not in ("smollm2", "hf:owner/repo:old.gguf"):  # of the wrong size; of an older revision
+        if facts[name]["flaw"] is None:
             assert resolve(name).is_file()
+        else:
+            with pytest.raises(ModelNotFoundError, match="not here, or not whole"):
+                resolve(name)
+
+
+def test_list_says_what_is_not_whole(cache: Path) -> None:
+    (cache / "own" / "pypi" / "split-2.0.post1" / SHARDS[1]).unlink()
+    hub_file(cache / "hub" / "models--a--b", "c9", "y-00003-of-00003.gguf", "blob5", 5)
+    branch = hub_file(cache / "hub" / "models--a--c", "c8", "z.gguf", "blob", 5)
+    (branch.parents[2] / "refs" / "main").unlink()  # fetched by the name of a revision
+    flaws = {m.name: m.flaw for m in cached_models() if m.flaw}
+    assert flaws == {
+        "hf:a/b:y-00003-of-00003.gguf": "1 of 3 files",
+        "hf:a/c:z.gguf": "not of the main branch",
+        "hf:owner/repo:old.gguf": "not of the main branch",
+        "pypi:split==2.0.post1": "1 of 2 files",
+        "smollm2": "cut",
+    }
+    lines = invoke("list").stdout.splitlines()
+    assert [line.endswith(")") for line in lines] == [m.name in flaws for m in cached_models()]
+    assert invoke("rm", *flaws, "-y").exit_code == 0
+    assert not [m for m in cached_models() if m.flaw]
 
 
 def test_nothing_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

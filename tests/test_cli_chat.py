@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import tiny
 from fake_llama import FakeLlama, install
+from prompt_toolkit.history import FileHistory
 from terminal import ENTERED, PROMPT, Terminal, programs
 from typer.testing import CliRunner
 
@@ -173,10 +174,11 @@ def test_set_changes_what_is_asked(
         "/set",
         "/show",
     )
+    fake.chat_template = ChatTemplate("{{ thinking }}{{ messages }}")
     converse(fake, monkeypatch, *lines, temperature=0.9)
     (_, _, first), (_, _, second) = fake.asked
     assert (first["temperature"], first["stop"], first["top_k"]) == (0.5, ("the end", "x"), 7)
-    assert first["chat_template_kwargs"] == {"enable_thinking": False}
+    assert first["chat_template_kwargs"] == {"enable_thinking": False, "thinking": False}
     assert (second["temperature"], second["stop"], second["top_k"]) == (0.9, (), 7)
     assert second["chat_template_kwargs"] == {}
     err = capsys.readouterr().err
@@ -186,6 +188,59 @@ def test_set_changes_what_is_asked(
     assert "think is one of auto, on, off" in err
     assert all(f"\n{name} " in err for name in [*PARAMETERS, *SWITCHES])
     assert "sampling   temperature 0.9, top_k 7" in err and "m.gguf" in err
+
+
+def test_set_takes_every_parameter_and_variables_of_the_template(
+    fake: type[FakeLlama], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = (
+        '/set stop ["\\n", "End"]', '/set logit_bias {"5": -1.5}', '/set logit_bias {"5"',
+        "/set logit_bias 3", "/set template.effort high", "/set template.n 3", "/set template.a-b 1", "one",
+        "/set logit_bias none", "/set template.n default", "two", "/set think off", "/set",
+    )  # fmt: skip
+    converse(fake, monkeypatch, *lines)
+    (_, _, first), (_, _, second) = fake.asked
+    assert first["stop"] == ("\n", "End") and first["logit_bias"] == {5: -1.5}
+    assert first["chat_template_kwargs"] == {"effort": "high", "n": 3}
+    assert "logit_bias" not in second and second["chat_template_kwargs"] == {"effort": "high"}
+    err = capsys.readouterr().err
+    assert err.count("error: logit_bias must be") == 2 and "error: 'a-b' cannot be the name" in err
+    assert "error: this model's chat template cannot switch thinking" in err
+    assert "\nthink auto" in err and '\ntemplate.effort "high"' in err
+    values = {"min_tokens": "2", "typical_p": "0.9", "mirostat_tau": "4.0", "seed": "9", "dry_base": "2.0"}
+    for name in PARAMETERS:
+        chosen = Settings(SamplingParams())
+        if name in values:
+            assert chosen.set(name, values[name]) == f"{name} {values[name]}"
+        assert chosen.set(name, "default") == Settings(SamplingParams()).shown(name)
+
+
+def test_variables_of_the_template_from_the_command_line(
+    fake: type[FakeLlama], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module.select, "select", lambda *a: ([1], [], []))
+    run = ["run", "m.gguf", "-p", "x"]
+    fake.chat_template = ChatTemplate("{{ enable_thinking }}{{ messages }}")
+    result = CliRunner().invoke(app, [*run, "--no-think", "--chat-template-kwargs", '{"a": 1}'])
+    assert result.exit_code == 0, result.stderr
+    assert fake.asked[0][2]["chat_template_kwargs"] == {"a": 1, "enable_thinking": False, "thinking": False}
+    fake.chat_template = ChatTemplate("{{ messages }}")
+    for more, why in (
+        (["--think"], "cannot switch thinking"), (["--chat-template-kwargs", "{"], "is not JSON"),
+        (["--chat-template-kwargs", "[1]"], "must be a JSON object"), (["--raw", "--think"], "need a chat"),
+    ):  # fmt: skip
+        result = CliRunner().invoke(app, [*run, *more])
+        assert result.exit_code == 2 and why in result.stderr
+
+
+def test_repair_can_be_refused(fake: type[FakeLlama], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(messages: Any, **rest: Any) -> Any:
+        raise errors.ChatTemplateError("No system role")
+
+    monkeypatch.setattr(run_module.select, "select", lambda *a: ([1], [], []))
+    monkeypatch.setattr(fake, "create_chat_completion", staticmethod(refuse))
+    result = CliRunner().invoke(app, ["run", "m.gguf", "-p", "x", "--system", "S", "--no-repair"])
+    assert result.exit_code == 5 and result.stderr == "error: No system role\n"
 
 
 def test_files_go_with_the_next_message(
@@ -245,6 +300,13 @@ def test_what_is_no_conversation_is_refused(tmp_path: Path, text: str, why: str)
         Conversation().save(tmp_path / "no" / "folder", "m")
 
 
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for read in (Conversation.load, read_text):
+        with pytest.raises(ParameterError):
+            read(tmp_path / "pipe")
+
+
 def test_saving_fails_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "c"
     conversation = Conversation("S")
@@ -280,6 +342,13 @@ def test_history_is_private_and_bounded(tmp_path: Path, monkeypatch: pytest.Monk
     kept = list(editor._history().load_history_strings())  # type: ignore[attr-defined]
     assert kept[0].startswith("29 ") and 5 < len(kept) < 15
     assert all(re.fullmatch(r"\d+ x{50000}", one) for one in kept)
+    editor.history_path().chmod(0o644)
+    history = editor._history()
+    assert stat.S_IMODE(editor.history_path().stat().st_mode) == 0o600
+    history.append_string(" not for long")
+    assert next(iter(editor._history().load_history_strings())) != " not for long"  # type: ignore[attr-defined]
+    monkeypatch.setattr(FileHistory, "store_string", lambda *arguments: os.mkdir("/dev/null"))
+    history.append_string("the disk is full")
     monkeypatch.setenv("XDG_STATE_HOME", "/proc/nowhere")
     assert type(editor._history()).__name__ == "InMemoryHistory"
 
@@ -338,7 +407,7 @@ def test_a_strict_template_gets_its_conversation(
 
     def strict(self: FakeLlama, messages: Any, **arguments: Any) -> Any:
         if messages[0]["role"] == "system":
-            raise errors.ChatTemplateError("no system, please")
+            raise errors.ConversationRefusedError("no system, please")
         return ask(self, messages, **arguments)
 
     monkeypatch.setattr(fake, "create_chat_completion", strict)
@@ -366,7 +435,7 @@ def test_in_a_terminal(command: Any, model: str, tmp_path: Path) -> None:
     terminal = Terminal(command, "run", model, "--temp", "0", "-n", "400")
     terminal.wait_for(PROMPT)
     terminal.type("first\x1b\rsecond\r")  # Alt-Enter
-    terminal.wait_for(ENTERED + r"[\s\S]{20}")
+    terminal.wait_for(ENTERED + r"[\s\S]*?([^\x1b\s])\1{4}")  # this model repeats itself
     terminal.type("\x03")  # in the middle of an answer
     terminal.wait_for(r"tokens read in .* written")
     terminal.wait_for(PROMPT)
@@ -388,7 +457,12 @@ def test_in_a_terminal(command: Any, model: str, tmp_path: Path) -> None:
     again.wait_for(PROMPT)
     again.type("\x1b[A\x1b[A")  # history of the other process: the command, then the message
     again.wait_for("pasted")
-    again.type("\x03\x03\x03")
+    again.type("\x03")  # discards the line
+    again.wait_for(r"\x1b\[")
+    again.type("\x03")
+    again.wait_for("again")
+    again.wait_for(PROMPT)
+    again.type("\x03")
     assert again.close() == 0
 
 

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pyllamacpp.cli import markdown
-from pyllamacpp.cli.markdown import Blocks, MarkdownWriter
+from pyllamacpp.cli.markdown import MarkdownWriter
 
 WIDTH, HEIGHT = 60, 20
 
@@ -27,6 +27,7 @@ def shown(pieces: list[str], monkeypatch: pytest.MonkeyPatch, height: int = HEIG
     monkeypatch.setenv("LINES", str(height))
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(markdown, "_REDRAW", 0.0)
+    monkeypatch.setattr(markdown, "_SHARE", 0)
     file = TerminalFile()
     writer = MarkdownWriter(file)
     for piece in pieces:
@@ -71,10 +72,10 @@ def test_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "A paragraph with code\nand a line break. 5 < 6 && <br> stays," in text
     assert "http://x/y.png" in text and "http://z" in text
     assert [line.strip() for line in lines if line.strip()[:2] in ("1 ", "2 ", "3 ", "• ")] == [
-        "1 one", "2 two", "• nested", "3 three", "1  2",
+        "• nested", "1  2",
     ]  # fmt: skip
-    code = lines.index("```python")
-    joined = "".join(lines[code + 1 : code + 4])
+    assert "1. one\n2. two\n    • nested\n3. three" in text
+    joined = "".join(lines[lines.index("def f(x):") :][:3])
     assert joined.startswith("def f(x):") and '"# no title", x * 1_000_000' in joined, "literal, not cut"
     assert lines[-1] == "The end."
 
@@ -92,19 +93,71 @@ def test_pieces_do_not_matter(sizes: list[int], height: int) -> None:
         assert shown([p for p in pieces if p], patch, height) == shown([ANSWER], patch, 200)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.text(alphabet="ab`~\n -*#1.|>\\[]()<&é ", max_size=120), st.data())
-def test_blocks_lose_nothing(text: str, data: st.DataObject) -> None:
-    def blocks(pieces: list[str]) -> list[markdown.Block]:
-        cut = Blocks()
-        return [block for piece in pieces for block in cut.feed(piece)] + list(cut.finish())
+def test_code_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "y = " + "a" * 100
+    text = f"- item\n  ```python\n  {line}\n  ```\n\n```\na  b\n\n  c\\d &lt; **x**\n{line}\n```\n"
+    lines = shown([text], monkeypatch)
+    assert lines[:3] == [
+        " • item",
+        "   " + line[:57],
+        line[57:],
+    ]  # a line goes on where the terminal breaks it
+    assert lines[4:] == ["a  b", "", "  c\\d &lt; **x**", line[:60], line[60:]]
 
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=5)))
-    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    whole = blocks([text])
-    assert blocks(pieces) == whole
-    lines = [line for block in whole for line in block.text.split("\n") if line.strip()]
-    assert lines == [line for line in text.split("\n") if line.strip()]
+
+def test_every_text_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "a <b>html</b> &lt; \\(x_1\\) ![i](u)\n\n[1]: http://hidden\n\n> quoted\n\n<div>\n\n    indented"
+    told = "\n".join(shown([text], monkeypatch))
+    for part in (
+        "a <b>html</b> &lt; \\(x_1\\)",
+        "(u)",
+        "[1]: http://hidden",
+        "▌ quoted",
+        "<div>",
+        "indented",
+    ):
+        assert part in told
+
+
+def test_finished_lines_are_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markdown, "_REDRAW", 0.0)
+    monkeypatch.setattr(markdown, "_SHARE", 0)
+    file = TerminalFile()
+    writer = MarkdownWriter(file)
+    writer.write("word " * 200)
+    before = len(file.getvalue())
+    writer.write("more")
+    assert len(file.getvalue()) - before < 100
+
+
+def test_width_changes_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = pyte.Screen(60, 20)
+    stream = pyte.Stream(screen)
+    monkeypatch.setattr(markdown, "_REDRAW", 0.0)
+    monkeypatch.setattr(markdown, "_SHARE", 0)
+    monkeypatch.setenv("LINES", "20")
+    file = TerminalFile()
+    writer = MarkdownWriter(file)
+    for width, text in ((60, "First.\n\nSecond " + "word " * 5), (40, "more " * 7), (60, "and more")):
+        monkeypatch.setenv("COLUMNS", str(width))
+        screen.resize(20, width)
+        writer.write(text)
+        stream.feed(file.getvalue().replace("\n", "\r\n"))
+        file.truncate(file.seek(0))
+    lines = [line.rstrip() for line in screen.display]
+    assert lines[:2] == ["First.", ""] and " ".join(lines[2:]).split() == [
+        "Second", *["word"] * 5, *["more"] * 7, "and", "more",
+    ]  # fmt: skip
+
+
+def test_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    file = TerminalFile()
+    writer = MarkdownWriter(file)
+    writer.write(ANSWER)
+    writer.finish()
+    styles = {code for codes in re.findall(r"\x1b\[([\d;]*)m", file.getvalue()) for code in codes.split(";")}
+    assert "1" in styles and not any(len(code) == 2 and code[0] in "349" for code in styles)
 
 
 def test_an_endless_block_is_drawn_by_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +170,7 @@ def test_no_escape_sequence_comes_of_text(monkeypatch: pytest.MonkeyPatch) -> No
     file = TerminalFile()
     monkeypatch.setenv("TERM", "xterm-256color")
     writer = MarkdownWriter(file)
-    writer.write("&#27;[31mred &#x9b;2J \\(x\\) &amp;\n")
+    writer.write("&#27;[31mred &#x9b;2J \\(x\\) &amp; <http://x/%1b%5b2J>\n")
     writer.finish()
     plain = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", file.getvalue())
     assert "\x1b" not in plain and "\x9b" not in plain

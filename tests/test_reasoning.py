@@ -12,15 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyllamacpp.text.chat import ChatTemplate
-from pyllamacpp.text.reasoning import FIELDS, Delta, ReasoningFormat, ReasoningSplitter, split
+from pyllamacpp.text.reasoning import Delta, ReasoningFormat, ReasoningSplitter, split
 
 THINK = ReasoningFormat("<think>", "</think>")
 ANALYSIS, FINAL = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
+COMMENTARY = "<|channel|>commentary<|message|>"
 HARMONY = ReasoningFormat(
-    "<|channel|>analysis<|message|>",
+    ANALYSIS,
     "<|end|>",
-    ("<|start|>assistant<|channel|>final<|message|>", "<|channel|>final<|message|>"),
+    (f"<|start|>assistant{FINAL}", f"<|start|>assistant{COMMENTARY}", FINAL, COMMENTARY),
     "<|start|>assistant",
+    "<|end|>",
+)
+GRANITE = ReasoningFormat("<think>", "</think>", ("<response>",), answer_close="</response>")
+APRIEL = ReasoningFormat(
+    "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]", answer_close="[END FINAL RESPONSE]"
 )
 TURN = "{% for m in messages %}<|{{ m.role }}|>\n"
 QWEN = (
@@ -71,16 +77,41 @@ def test_opened_by_the_prompt() -> None:
         (f"{ANALYSIS}Hm.<|end|><|start|>assistant{FINAL}Yes.", "Hm.", "Yes."),
         (f"{FINAL}Yes.", "", "Yes."),
         (f"{ANALYSIS}a<|end|><|start|>assistant{ANALYSIS}b", "a\n\nb", ""),
-        ("<|channel|>commentary<|message|>c", "", "<|channel|>commentary<|message|>c"),
+        (f"{COMMENTARY}c", "", "c"),
+        (
+            f"{ANALYSIS}a<|end|><|start|>assistant{COMMENTARY}I look. <|end|><|start|>assistant{ANALYSIS}b"
+            f"<|end|><|start|>assistant{FINAL}Yes. ",
+            "a\n\nb", "I look.\n\nYes. ",
+        ),
+        (  # a call is for whoever reads calls
+            f"{ANALYSIS}a<|end|><|start|>assistant<|channel|>commentary to=functions.f <|message|>{{}}",
+            "a", "<|start|>assistant<|channel|>commentary to=functions.f <|message|>{}",
+        ),
+        ("Yes.<|end|>", "", "Yes.<|end|>"),  # nothing was opened
     ],
 )  # fmt: skip
 def test_thoughts_in_a_message_of_their_own(text: str, reasoning: str, content: str) -> None:
     assert split(HARMONY, text) == (reasoning, content)
 
 
+@pytest.mark.parametrize(
+    ("format", "text", "reasoning", "content"),
+    [
+        (GRANITE, "<think>a</think>\n<response>b\n</response>\n", "a", "b"),
+        (GRANITE, "<response>b</response>", "", "b"),
+        (GRANITE, "<think>a</think>b </resp", "a", "b </resp"),
+        (APRIEL, f"{APRIEL.open}\na\n{APRIEL.close}\nb\n{APRIEL.answer_close}\n", "a", "b"),
+        (APRIEL, f"b {APRIEL.answer_close}", "", f"b {APRIEL.answer_close}"),
+    ],
+)
+def test_answers_between_markers(format: ReasoningFormat, text: str, reasoning: str, content: str) -> None:
+    assert split(format, text) == (reasoning, content)
+
+
 PIECES = ["<think>", "</think>", "<", "/think>", "`", "'", '"', " ", "\n", "a", "b.", "think", "é"]
 HARMONY_PIECES = [
     "<|channel|>", "analysis", "final", "<|message|>", "<|end|>", "<|start|>", "assistant", " ", "a", "`",
+    ANALYSIS, COMMENTARY, FINAL,
 ]  # fmt: skip
 
 
@@ -95,7 +126,9 @@ def cut_texts(draw: st.DrawFn, pieces: list[str]) -> tuple[str, list[str]]:
 @settings(max_examples=300, deadline=None)
 @given(
     case=st.one_of(
-        st.tuples(st.just(THINK), cut_texts(PIECES)), st.tuples(st.just(HARMONY), cut_texts(HARMONY_PIECES))
+        st.tuples(st.just(THINK), cut_texts(PIECES)),
+        st.tuples(st.just(HARMONY), cut_texts(HARMONY_PIECES)),
+        st.tuples(st.just(GRANITE), cut_texts([*PIECES, "<response>", "</response>"])),
     ),
     opened=st.booleans(),
 )
@@ -131,6 +164,24 @@ def test_format_comes_from_the_template() -> None:
     assert ReasoningFormat.of(ChatTemplate(split_only)) == THINK
     refusing = "{{ raise_exception('no') }}[THINK][/THINK]"
     assert ReasoningFormat.of(ChatTemplate(refusing)) == ReasoningFormat("[THINK]", "[/THINK]")
+    cohere = "<|START_THINKING|><|END_THINKING|><|START_RESPONSE|><|END_RESPONSE|>"
+    assert ReasoningFormat.of(ChatTemplate(cohere)) == ReasoningFormat(
+        "<|START_THINKING|>", "<|END_THINKING|>", ("<|START_RESPONSE|>",), answer_close="<|END_RESPONSE|>"
+    )
+
+
+def test_a_template_without_end_is_stopped_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    template = ChatTemplate(
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}</think>"
+    )
+    asked, render = [], ChatTemplate.render
+
+    def counted(self: ChatTemplate, *arguments: Any, **more: Any) -> str:
+        asked.append(self)
+        return render(self, *arguments, **more)
+
+    monkeypatch.setattr(ChatTemplate, "render", counted)
+    assert template.reasoning == THINK and len(asked) == 1
 
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "templates"
@@ -148,7 +199,8 @@ PUBLISHED = {
     "mistralai-Ministral-3-14B-Reasoning-2512": ("[THINK]", "[/THINK]"),
     "openai-gpt-oss-120b": ("<|channel|>analysis<|message|>", "<|end|>"),
     "poolside-Laguna-XS.2": ("<think>", "</think>"),
-    "unsloth-Apriel-1.5": ("<thinking>", "</thinking>"),
+    "ibm-granite-granite-3.3-2B-Instruct": ("<think>", "</think>"),
+    "unsloth-Apriel-1.5": ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
     "upstage-Solar-Open-100B": ("<|think|>", "<|end|>"),
     "meta-llama-Llama-3.3-70B-Instruct": None,
     "meetkai-functionary-medium-v3.1": None,
@@ -163,18 +215,8 @@ def test_published_templates(name: str) -> None:
     assert (found and (found.open, found.close)) == PUBLISHED[name]
     if name == "openai-gpt-oss-120b":
         assert found == HARMONY
-
-
-@pytest.mark.parametrize("given", FIELDS)
-@pytest.mark.parametrize("read", FIELDS)
-def test_thoughts_of_history_are_where_the_template_looks(given: str, read: str) -> None:
-    message = {"role": "assistant", "content": "b", given: "a"}
-    assert ChatTemplate("{{ messages[0]." + read + " }}").render([message]) == "a"
-    assert set(message) == {"role", "content", given}
-    assert (
-        ChatTemplate("{{ messages[0].thinking is defined }}").render([{"role": "user", "content": ""}])
-        == "False"
-    )
+    if name.startswith(("ibm-granite", "unsloth-Apriel")):
+        assert found == (GRANITE if "granite" in name else APRIEL)
 
 
 def test_control_tokens_of_markers_are_spelled() -> None:

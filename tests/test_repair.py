@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_tokenizer import CONTROL, byte_pair
 
-from pyllamacpp.errors import ChatTemplateError
+from pyllamacpp.errors import ChatTemplateError, ConversationRefusedError
 from pyllamacpp.text.chat import ChatTemplate
 from pyllamacpp.text.repair import FOLDED, MERGED, folded, merged, repaired
+from pyllamacpp.text.tokenizer import Tokenizer
 
 STRICT = ChatTemplate(
     "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
@@ -47,8 +49,32 @@ def test_repairs(template: ChatTemplate, messages: list[str], text: str, done: l
 
 
 def test_what_cannot_be_repaired_is_the_templates_own_error() -> None:
-    with pytest.raises(ChatTemplateError, match="roles must alternate"):
+    with pytest.raises(ConversationRefusedError, match="roles must alternate"):
         repaired(STRICT.render, said("assistant:a", "user:b"))
+
+
+def test_only_a_refusal_is_repaired() -> None:
+    """A template that fails would fail again, after as long a time; the error tells how it did."""
+    tried = []
+
+    def use(messages: Any) -> str:
+        tried.append(messages)
+        return ChatTemplate("{{ messages | nothing_such }}{{ missing.field }}").render(messages)
+
+    with pytest.raises(ChatTemplateError, match="nothing_such") as caught:
+        repaired(use, said("system:s", "user:a", "user:b"))
+    assert len(tried) == 1 and not isinstance(caught.value, ConversationRefusedError)
+
+
+def test_prompts_of_a_model_are_repaired_too() -> None:
+    """Their texts are marked while the template runs, and its sentence is told without the marks."""
+    tokenizer = Tokenizer.from_metadata(byte_pair([("<|end|>", CONTROL)]))
+    quoting = ChatTemplate(NO_SYSTEM.source.replace("'no system'", "'no system: ' ~ m.content"))
+    messages = said("system:<|end|>", "user:a")
+    with pytest.raises(ConversationRefusedError, match=r"^no system: <\|end\|>$"):
+        quoting.encode(tokenizer, messages)
+    ids, done = repaired(lambda messages: quoting.encode(tokenizer, messages), messages)
+    assert (tokenizer.decode_bytes(ids), done) == (b"[user]<|end|>\n\na", [FOLDED])
 
 
 def test_tool_calls_names_and_parts() -> None:

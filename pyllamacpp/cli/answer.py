@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ParameterError
 from ..params import SamplingParams, specs
 from ..text.reasoning import Delta, ReasoningSplitter
 from ..text.repair import repaired
@@ -19,6 +20,7 @@ from .screen import dimmed
 
 if TYPE_CHECKING:
     from .. import Llama
+    from ..text.chat import ChatTemplate
     from .screen import Screen
 
 
@@ -32,6 +34,7 @@ class Answer:
     speed: str
 
 
+_THINK_SWITCHES = ("enable_thinking", "thinking")  # as templates call it
 Chunks = Iterator[dict[str, Any]]
 
 
@@ -42,11 +45,12 @@ def chat_chunks(
     *,
     reasoning: str,
     variables: Mapping[str, Any] | None = None,
+    repair: bool = True,
 ) -> tuple[Chunks, ReasoningSplitter | None]:
     """The answer to a conversation and what tells its thoughts apart; None where nothing is to be told apart.
 
     reasoning: "raw" leaves thoughts in the answer. variables: of the template.
-    A conversation that the template refuses is repaired if it can be, which is said on standard error.
+    repair: change a conversation that the template refuses, if that helps, and say so on standard error.
     """
     variables = variables or {}
 
@@ -61,7 +65,7 @@ def chat_chunks(
         opened = thoughts.opened_by(template.render(messages, **variables))
         return iter(chunks), ReasoningSplitter(thoughts, opened=opened)
 
-    asked, done = repaired(ask, messages)
+    asked, done = repaired(ask, messages) if repair else (ask(messages), [])
     if done:
         print(dimmed(f"(for this model's template {' and '.join(done)})"), file=sys.stderr)
     return asked
@@ -72,7 +76,23 @@ def completion_chunks(llm: Llama, prompt: str, params: SamplingParams) -> Iterat
 
 
 def _arguments(params: SamplingParams) -> dict[str, Any]:
-    return {name: getattr(params, name) for name in specs(SamplingParams) if name not in NOT_FOR_A_TERMINAL}
+    arguments = {n: getattr(params, n) for n in specs(SamplingParams) if n not in NOT_FOR_A_TERMINAL}
+    return {**arguments, "logit_bias": params.logit_bias} if params.logit_bias else arguments
+
+
+def thinking(template: ChatTemplate, wanted: bool, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables that let the model think before it answers, or not, by whatever name the template knows.
+
+    Error: ParameterError where the template writes the same prompt either way.
+    """
+    question = [{"role": "user", "content": "?"}]
+    on, off = (dict.fromkeys(_THINK_SWITCHES, value) for value in (True, False))
+    if template.render(question, **{**variables, **on}) == template.render(question, **{**variables, **off}):
+        raise ParameterError(
+            "this model's chat template cannot switch thinking on or off",
+            "Leave it out; --chat-template-kwargs sets other variables of the template.",
+        )
+    return on if wanted else off
 
 
 def print_answer(

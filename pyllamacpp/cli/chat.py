@@ -8,11 +8,11 @@ import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import ContextOverflowError, ParameterError, PyllamacppError
 from ..params import SamplingParams
-from .answer import chat_chunks, completion_chunks, print_answer
+from .answer import chat_chunks, completion_chunks, print_answer, thinking
 from .attachments import read_text, with_files
 from .conversation import Conversation, Message
 from .guard import print_error
@@ -45,9 +45,19 @@ class Chat:
     """One conversation with a model. raw: every message is a text to complete, and nothing is kept."""
 
     def __init__(
-        self, llm: Llama, settings: Settings, *, system: str | None, raw: bool, keep_history: bool = True
+        self,
+        llm: Llama,
+        settings: Settings,
+        *,
+        system: str | None,
+        raw: bool,
+        keep_history: bool = True,
+        repair: bool = True,
     ) -> None:
-        self._llm, self._settings, self._raw = llm, settings, raw
+        """keep_history: for the next chat. repair: conversations that the template refuses."""
+        self._llm, self._settings, self._raw, self._repair = llm, settings, raw, repair
+        if not raw:
+            self._variables()  # a switch that is not there is told now
         self._conversation = Conversation(system)
         self._files: list[tuple[Path, str]] = []
         self._saved_as: Path | None = None
@@ -111,14 +121,14 @@ class Chat:
 
     def _answer(self, asked: list[Message]) -> bool:
         """Answer the last of the messages. False, and nothing is kept, if it was stopped before it began."""
-        think = {"auto": {}, "on": {"enable_thinking": True}, "off": {"enable_thinking": False}}
         try:
             chunks, splitter = chat_chunks(
                 self._llm,
                 self._conversation.with_system(asked),
                 self._params,
                 reasoning=self._settings["reasoning"],
-                variables=think[self._settings["think"]],
+                variables=self._variables(),
+                repair=self._repair,
             )
             answer = print_answer(self._llm, chunks, self._screen(), splitter)
         except KeyboardInterrupt:  # before the first token
@@ -134,6 +144,13 @@ class Chat:
             _tell(f"({length_note(self._params)})")
         self._finish(answer.speed)
         return True
+
+    def _variables(self) -> dict[str, Any]:
+        """Of the chat template."""
+        variables, template = dict(self._settings.variables), self._llm.chat_template
+        if self._settings["think"] == "auto" or template is None:
+            return variables
+        return {**variables, **thinking(template, self._settings["think"] == "on", variables)}
 
     def _finish(self, speed: str) -> None:
         if self._settings["speed"] == "on":
@@ -164,7 +181,10 @@ class Chat:
     def set(self, argument: str) -> None:
         name, _, value = argument.partition(" ")
         if value.strip():
-            _tell(self._settings.set(name, value.strip()))
+            told = self._settings.set(name, value.strip())
+            if name == "think":
+                self._check_think()
+            _tell(told)
             return
         rows = self._settings.table()
         if name:
@@ -173,12 +193,20 @@ class Chat:
                 raise ParameterError(f"there is no {name} to set{nearest(name, [*SWITCHES, *PARAMETERS])}")
         _tell_table(rows)
 
+    def _check_think(self) -> None:
+        """Refuse a switch that this template lacks."""
+        try:
+            self._variables()
+        except PyllamacppError:
+            self._settings.set("think", "auto")
+            raise
+
     def show(self, argument: str) -> None:
         llm, messages = self._llm, self._conversation.messages
         template = "none (raw)" if self._raw else "the model's own" if llm.chat_template else "none"
         rows = {
             "model": llm.model_path,
-            "context": f"{llm.n_tokens} of {llm.n_ctx()} tokens in use",
+            "context": f"{llm.n_tokens} of {llm.n_ctx()} tokens in use, {llm.n_ctx() - llm.n_tokens} left",
             "template": template,
             "system": self._conversation.system or "none",
             "messages": f"{len(messages)}" + (f", {len(self._files)} files attached" if self._files else ""),

@@ -95,6 +95,8 @@ def _read(path: Path) -> list[Message]:
         return ParameterError(f"{path} is no saved conversation: {why}")
 
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise refuse("it is no regular file")
         if path.stat().st_size > _LARGEST:
             raise refuse(f"it is larger than {_LARGEST >> 20} MiB")
         data = json.loads(path.read_bytes())

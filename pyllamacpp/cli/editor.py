@@ -31,7 +31,7 @@ def make_session(
 
     commands: name -> what its argument is: "PATH", "NAME" (one of names()) or anything else.
     """
-    return PromptSession(
+    session: PromptSession[str] = PromptSession(
         output=create_output(sys.stderr if sys.stderr.isatty() else sys.stdout),
         history=_history() if keep_history else InMemoryHistory(),
         completer=_Commands(commands, names),
@@ -41,6 +41,10 @@ def make_session(
         prompt_continuation=lambda width, line, soft: "… ".rjust(width) if not soft else "",
         enable_history_search=False,
     )
+    session.default_buffer.on_text_changed += lambda buffer: setattr(
+        session, "bottom_toolbar", _hint(buffer.text)
+    )
+    return session
 
 
 def unquoted(text: str) -> str:
@@ -58,6 +62,13 @@ def is_open(text: str) -> bool:
     return inner.startswith(_QUOTES) and not ended
 
 
+def _hint(text: str) -> str | None:
+    """What the keys do, only where one could not know it."""
+    if is_open(text):
+        return f"Enter: next line · {_QUOTES} Enter: send · Ctrl-C: discard"
+    return "Enter: send · Alt-Enter: next line · Ctrl-C: discard" if "\n" in text else None
+
+
 def _bindings() -> KeyBindings:
     bindings = KeyBindings()
 
@@ -68,6 +79,14 @@ def _bindings() -> KeyBindings:
             buffer.newline(copy_margin=False)
         else:
             buffer.validate_and_handle()
+
+    @bindings.add("c-c")
+    def _(event: KeyPressEvent) -> None:
+        """As in a shell: discard what is written; an empty prompt is for the chat to answer."""
+        if event.current_buffer.text:
+            event.current_buffer.reset()
+        else:
+            event.app.exit(exception=KeyboardInterrupt)
 
     @bindings.add("escape", "enter")
     def _(event: KeyPressEvent) -> None:
@@ -104,7 +123,9 @@ class _Commands(Completer):
 
 
 def history_path() -> Path:
-    """$XDG_STATE_HOME/pyllamacpp/history, else ~/.local/state/pyllamacpp/history."""
+    """In $XDG_STATE_HOME/pyllamacpp, else ~/.local/state/pyllamacpp; on a Mac where its programs keep it."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "pyllamacpp" / "history"
     base = os.environ.get("XDG_STATE_HOME")
     return (Path(base) if base else Path.home() / ".local" / "state") / "pyllamacpp" / "history"
 
@@ -114,12 +135,30 @@ def _history() -> History:
     try:
         path = history_path()
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600))
+        handle = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+        try:
+            os.fchmod(handle, 0o600)
+        finally:
+            os.close(handle)
         _shorten(path)
     except (OSError, RuntimeError) as error:  # RuntimeError: nobody's home
         print(dimmed(f"no history is kept: {error}"), file=sys.stderr)
         return InMemoryHistory()
-    return FileHistory(str(path))
+    return _PrivateHistory(str(path))
+
+
+class _PrivateHistory(FileHistory):
+    """Like a shell's: what begins with a blank is not remembered. A full disk costs the history, no chat."""
+
+    def append_string(self, string: str) -> None:
+        if not string.startswith(" "):
+            super().append_string(string)
+
+    def store_string(self, string: str) -> None:
+        try:
+            super().store_string(string)
+        except OSError as error:
+            print(dimmed(f"not kept in the history: {error.strerror}"), file=sys.stderr)
 
 
 def _shorten(path: Path) -> None:

@@ -23,7 +23,10 @@ def pull(model: ModelArgument, verbose: Verbose = False) -> None:
 
 @guarded
 def list_models(as_json: Json = False, verbose: Verbose = False) -> None:
-    """Show the models that have been fetched; -v shows their files."""
+    """Show the models that have been fetched; -v shows their files.
+
+    Behind one that has to be fetched again before it is used stands why.
+    """
     from datetime import datetime
 
     from ..hub_cache import cached_models
@@ -31,7 +34,13 @@ def list_models(as_json: Json = False, verbose: Verbose = False) -> None:
     models = cached_models()
     if as_json:
         facts = [
-            {"name": m.name, "bytes": m.size, "modified": m.modified, "files": [str(f) for f in m.files]}
+            {
+                "name": m.name,
+                "bytes": m.size,
+                "modified": m.modified,
+                "flaw": m.flaw or None,
+                "files": [str(f) for f in m.files],
+            }
             for m in models
         ]
         print(json.dumps(facts, indent=2))
@@ -42,7 +51,8 @@ def list_models(as_json: Json = False, verbose: Verbose = False) -> None:
     width = max(len(model.name) for model in models)
     for model in models:
         fetched = datetime.fromtimestamp(model.modified).strftime("%Y-%m-%d %H:%M")
-        print(f"{model.name:<{width}}  {model.size / 2**20:>9.1f} MiB  {fetched}")
+        flaw = f"  ({model.flaw})" if model.flaw else ""
+        print(f"{model.name:<{width}}  {model.size / 2**20:>9.1f} MiB  {fetched}{flaw}")
         for file in model.files if verbose else ():
             print(f"  {file}")
 

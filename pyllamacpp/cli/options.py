@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -88,3 +89,66 @@ OptionalModelArgument = Annotated[
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Tell more on standard error.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+LOADING = "Loading"
+_CHATTING = "Chat"
+TemplateFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--chat-template",
+        metavar="FILE",
+        rich_help_panel=LOADING,
+        help="A Jinja file to use instead of the model's own template.",
+    ),
+]
+TemplateVariables = Annotated[
+    str | None,
+    typer.Option(
+        "--chat-template-kwargs",
+        metavar="JSON",
+        rich_help_panel=_CHATTING,
+        help='Variables of the template, as in {"reasoning_effort": "high"}.',
+    ),
+]
+Think = Annotated[
+    bool | None,
+    typer.Option(
+        "--think/--no-think",
+        rich_help_panel=_CHATTING,
+        show_default="the model's",
+        help="Think before answering, where the template has a switch for it.",
+    ),
+]
+Repair = Annotated[
+    bool,
+    typer.Option(
+        "--repair/--no-repair",
+        rich_help_panel=_CHATTING,
+        help="Change a conversation that the template refuses, if that helps, and say so.",
+    ),
+]
+Reasoning = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW",
+        rich_help_panel=_CHATTING,
+        help="Thoughts: show (dimmed), hide, or raw, as the model writes them.",
+        show_default="show on a terminal, else hide",
+    ),
+]
+Plain = Annotated[bool, typer.Option("--plain", rich_help_panel=_CHATTING, help="Do not render Markdown.")]
+NoHistory = Annotated[
+    bool,
+    typer.Option(
+        "--no-history", rich_help_panel=_CHATTING, help="Do not remember messages for the next chat."
+    ),
+]
+Dump = Annotated[
+    Path | None,
+    typer.Option(
+        "--dump",
+        metavar="FOLDER",
+        rich_help_panel="Development",
+        help="Write what is computed of the prompt, step by step, as .npy files, and exit.",
+    ),
+]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import select
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,34 +15,26 @@ from ..errors import ChatTemplateError, ParameterError
 from ..hub import DEFAULT_MODEL
 from ..params import CHAT_DEFAULTS, SAMPLERS, LoadParams, SamplingParams
 from .guard import INTERRUPTED, guarded
-from .options import OptionalModelArgument, Verbose, option, sampling_options
+from .options import (
+    LOADING,
+    Dump,
+    NoHistory,
+    OptionalModelArgument,
+    Plain,
+    Reasoning,
+    Repair,
+    TemplateFile,
+    TemplateVariables,
+    Think,
+    Verbose,
+    option,
+    sampling_options,
+)
 
 if TYPE_CHECKING:
     from .. import Llama
 
-_LOADING = "Loading"
 _WARMTH = f"{CHAT_DEFAULTS['temperature']}, with --raw {SamplingParams().temperature}"
-
-
-Reasoning = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOW",
-        help="Thoughts: show (dimmed), hide, or raw, as the model writes them.",
-        show_default="show on a terminal, else hide",
-    ),
-]
-Plain = Annotated[bool, typer.Option("--plain", help="Do not render Markdown in a chat.")]
-NoHistory = Annotated[bool, typer.Option("--no-history", help="Do not remember messages for the next chat.")]
-Dump = Annotated[
-    Path | None,
-    typer.Option(
-        "--dump",
-        metavar="FOLDER",
-        rich_help_panel="Development",
-        help="Write what is computed of the prompt, step by step, as .npy files, and exit.",
-    ),
-]
 
 
 @sampling_options(
@@ -59,15 +53,14 @@ def run(
     prompt: Annotated[str | None, typer.Option("--prompt", "-p", help="Answer this and exit.")] = None,
     system: Annotated[str | None, typer.Option("--system", help="Instructions for the chat.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Complete text; no chat.")] = False,
-    n_ctx: Annotated[int | None, option(LoadParams, "n_ctx", _LOADING)] = None,
-    n_threads: Annotated[int | None, option(LoadParams, "n_threads", _LOADING)] = None,
-    pre: Annotated[str | None, option(LoadParams, "pre", _LOADING, "the file's")] = None,
-    chat_template: Annotated[
-        Path | None,
-        typer.Option("--chat-template", metavar="FILE", rich_help_panel=_LOADING,
-                     help="A Jinja file to use instead of the model's own template."),
-    ] = None,
+    n_ctx: Annotated[int | None, option(LoadParams, "n_ctx", LOADING)] = None,
+    n_threads: Annotated[int | None, option(LoadParams, "n_threads", LOADING)] = None,
+    pre: Annotated[str | None, option(LoadParams, "pre", LOADING, "the file's")] = None,
+    chat_template: TemplateFile = None,
+    chat_template_kwargs: TemplateVariables = None,
+    think: Think = None,
     reasoning: Reasoning = None,
+    repair: Repair = True,
     plain: Plain = False,
     no_history: NoHistory = False,
     dump: Dump = None,
@@ -87,6 +80,9 @@ def run(
     load = LoadParams(n_ctx=n_ctx, n_threads=n_threads, pre=pre, chat_template=template)
     if raw and system is not None:
         raise ParameterError("--system needs a chat: it has no place in --raw")
+    variables = _variables(chat_template_kwargs)
+    if raw and (variables or think is not None):
+        raise ParameterError("--think and --chat-template-kwargs need a chat: they have no place in --raw")
     text = _prompt_text(prompt)
     if dump is not None and text is None:
         raise ParameterError("--dump needs a prompt", "Give one with -p.")
@@ -96,17 +92,30 @@ def run(
                 "this model has no chat template",
                 "Complete plain text with --raw, or give a template with --chat-template FILE.",
             )
-        if text is not None and dump is not None:
+        if dump is not None and text is not None:
             _dump(llm, text, dump, system=system, raw=raw)
-        elif text is None:
-            from .chat import Chat
-            from .settings import Settings
-
-            settings = Settings(params, reasoning=reasoning or "show", markdown="off" if plain else "on")
-            Chat(llm, settings, system=system, raw=raw, keep_history=not no_history).loop()
+            return
+        shown = reasoning or ("show" if sys.stdout.isatty() else "hide")
+        how = _How(system, raw, shown, variables, think, repair, plain, not no_history, verbose)
+        if text is None:
+            _chat(llm, params, how)
         else:
-            shown = reasoning or ("show" if sys.stdout.isatty() else "hide")
-            _answer_once(llm, text, params, system=system, raw=raw, reasoning=shown, verbose=verbose)
+            _answer_once(llm, text, params, how)
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """What an answer is asked with, and how it is shown."""
+
+    system: str | None
+    raw: bool
+    reasoning: str
+    variables: dict[str, Any]
+    think: bool | None
+    repair: bool
+    plain: bool
+    keep_history: bool
+    verbose: bool
 
 
 def _one_model(argument: str | None, option: str | None) -> str:
@@ -180,27 +189,56 @@ def _dump(llm: Llama, text: str, folder: Path, *, system: str | None, raw: bool)
     print(f"{len(names)} intermediates of {len(ids)} tokens in {folder}", file=sys.stderr)
 
 
-def _answer_once(
-    llm: Llama,
-    text: str,
-    params: SamplingParams,
-    *,
-    system: str | None,
-    raw: bool,
-    reasoning: str,
-    verbose: bool,
-) -> None:
-    from .answer import chat_chunks, completion_chunks, print_answer
+def _chat(llm: Llama, params: SamplingParams, how: _How) -> None:
+    from .chat import Chat
+    from .settings import Settings
+
+    settings = Settings(
+        params,
+        variables=how.variables,
+        think="auto" if how.think is None else "on" if how.think else "off",
+        reasoning=how.reasoning,
+        markdown="off" if how.plain else "on",
+    )
+    Chat(
+        llm, settings, system=how.system, raw=how.raw, keep_history=how.keep_history, repair=how.repair
+    ).loop()
+
+
+def _answer_once(llm: Llama, text: str, params: SamplingParams, how: _How) -> None:
+    from .answer import chat_chunks, completion_chunks, print_answer, thinking
     from .screen import Screen
 
-    if raw:
+    if how.raw:
         chunks, splitter = completion_chunks(llm, text, params), None
     else:
-        chunks, splitter = chat_chunks(llm, _messages(text, system), params, reasoning=reasoning)
-    answer = print_answer(llm, chunks, Screen(thoughts=reasoning != "hide", markdown=False), splitter)
-    if verbose:
+        variables = how.variables
+        if how.think is not None and llm.chat_template is not None:
+            variables = variables | thinking(llm.chat_template, how.think, variables)
+        chunks, splitter = chat_chunks(
+            llm,
+            _messages(text, how.system),
+            params,
+            reasoning=how.reasoning,
+            variables=variables,
+            repair=how.repair,
+        )
+    screen = Screen(thoughts=how.reasoning != "hide", markdown=False)  # it would delay the first token
+    answer = print_answer(llm, chunks, screen, splitter)
+    if how.verbose:
         print(f"{answer.speed} · seed {llm.last_seed}", file=sys.stderr)
     if answer.finish_reason == "length" and params.max_tokens is None:
         print("stopped: the context is full", file=sys.stderr)
     if answer.finish_reason == "interrupted":
         raise typer.Exit(INTERRUPTED)
+
+
+def _variables(given: str | None) -> dict[str, Any]:
+    """Of the chat template."""
+    try:
+        variables = json.loads(given or "{}")
+    except ValueError as error:
+        raise ParameterError(f"--chat-template-kwargs is not JSON: {error}") from None
+    if not isinstance(variables, dict):
+        raise ParameterError('--chat-template-kwargs must be a JSON object: {"name": value}')
+    return variables

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from .markdown import MarkdownWriter
 
 # A model must not drive the terminal: control characters but newline and tab are shown as pictures.
-_PICTURES = {
+PICTURES = {
     **{c: 0x2400 + c for c in range(0x20) if chr(c) not in "\n\t"},
     0x7F: 0x2421,
     **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+    # Nor hide what it says by turning the direction of writing.
+    **dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
 }
 _DIM, _NORMAL = "\x1b[2m", "\x1b[0m"
 
@@ -53,7 +55,7 @@ class Screen:
         if reasoning != self._thinking:
             self._turn(reasoning)
         if self._terminal:
-            text = text.translate(_PICTURES)
+            text = text.translate(PICTURES)
         if self._writer is not None and not reasoning:
             self._writer.write(text)
         else:

@@ -15,7 +15,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ChatTemplateError, ParameterError
+from ..errors import ChatTemplateError, ConversationRefusedError, ParameterError
 from .extent import refuse_beyond
 from .reasoning import FIELDS, ReasoningFormat
 from .tokenizer import Tokenizer
@@ -181,7 +181,7 @@ class ChatTemplate:
         try:
             text = self._run(marker.mark(prepared), variables)
         except ChatTemplateError as error:  # which may quote what is marked
-            raise ChatTemplateError(marker.unmark(str(error.args[0])), error.hint) from error
+            raise type(error)(marker.unmark(str(error.args[0])), error.hint) from error
         ids: list[int] = []
         for piece in tokenizer.split_special(marker.unescape(text)):
             if isinstance(piece, int):
@@ -476,7 +476,7 @@ def _compile(source: str, clock: Callable[[], datetime]) -> Program:
     from .sandbox import Program
 
     def raise_exception(message: str) -> None:
-        raise ChatTemplateError(str(message))
+        raise ConversationRefusedError(str(message))
 
     return Program(
         source,

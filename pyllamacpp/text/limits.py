@@ -26,8 +26,12 @@ WIDEST = 10_000  # columns, digits, repetitions asked for by number
 _WIDTH = re.compile(r"\d{5,}|\*")  # in a format
 
 
+class TemplateLimitError(ChatTemplateError):
+    """The chat template was stopped; it would be again."""
+
+
 class Limits:
-    """One rendering's. Every method raises ChatTemplateError once a limit is passed."""
+    """One rendering's. Every method raises TemplateLimitError once a limit is passed."""
 
     def __init__(self, n_input: int, n_messages: int) -> None:
         """n_input: characters and items the template is given; n_messages: turns of the conversation."""
@@ -38,7 +42,7 @@ class Limits:
 
     def tick(self) -> None:
         if time.thread_time() > self._until:
-            raise ChatTemplateError(
+            raise TemplateLimitError(
                 "the chat template ran too long and was stopped", "It may contain an endless loop."
             )
 
@@ -63,17 +67,17 @@ class Limits:
 
     def check_items(self, n: int) -> None:
         if n > ITEMS:
-            raise ChatTemplateError(f"the chat template makes a list of more than {ITEMS} items")
+            raise TemplateLimitError(f"the chat template makes a list of more than {ITEMS} items")
 
     def check_width(self, *numbers: Any) -> None:
         """Of what is given as a width, a number of digits, a count."""
         if any(isinstance(n, (int, float)) and abs(n) > WIDEST for n in numbers):
-            raise ChatTemplateError(f"the chat template asks for a width or count of more than {WIDEST}")
+            raise TemplateLimitError(f"the chat template asks for a width or count of more than {WIDEST}")
 
     def check_format(self, form: str, values: Sequence[Any]) -> None:
         """Of a format with its values: no widths beyond bounds, and no value printed a million times."""
         if _WIDTH.search(form):
-            raise ChatTemplateError("the chat template formats with a width of five digits or of `*`")
+            raise TemplateLimitError("the chat template formats with a width of five digits or of `*`")
         if "{" in form:
             self.check_width(*values)  # any may be a width: {:{}}
         self.check_size((form.count("{") + form.count("%") + 1) * (weigh(values, self.largest) + len(form)))
@@ -94,10 +98,10 @@ class Limits:
         self._left -= n
         self.tick()
         if self._left < 0:
-            raise ChatTemplateError("the chat template makes too much text and was stopped")
+            raise TemplateLimitError("the chat template makes too much text and was stopped")
 
     def _too_large(self) -> None:
-        raise ChatTemplateError(f"the chat template makes a value larger than {self.largest} characters")
+        raise TemplateLimitError(f"the chat template makes a value larger than {self.largest} characters")
 
 
 def weigh(value: Any, most: int | None = None) -> int:

@@ -9,6 +9,7 @@ assistant's turn with thoughts, and shows its markers. The rules of the split:
   it is what the model thinks about, and stays in the thoughts.
 * A closing marker without open thoughts is text.
 * Blanks around the thoughts, and before the answer that follows them, belong to neither.
+* Where the format puts the answer between markers too, they and what surrounds them are no part of it.
 * An answer cut short in its thoughts is all thoughts; half a marker at the end is text.
 
 Without a format, or in the raw text, nothing is touched.
@@ -18,10 +19,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..errors import ChatTemplateError
+from .limits import TemplateLimitError
 
 if TYPE_CHECKING:
     from .chat import ChatTemplate
@@ -33,7 +35,18 @@ _ASKED, _THOUGHT, _ANSWERED = "QuestionProbe", "ThoughtsProbe", "AnswerProbe"
 _QUOTES = "\"'`"
 _TAG = re.compile(r"<[^<>\n]{1,40}>|\[[^\[\]\n]{1,40}\]")
 _CLOSING_TAG = re.compile(r"</([\w:-]*think\w*)>")
-_OTHER_PAIRS = (("[THINK]", "[/THINK]"), ("<|channel>thought", "<channel|>"))
+_OTHER_PAIRS = (
+    ("[THINK]", "[/THINK]"),
+    ("<|channel>thought", "<channel|>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+)
+# Around the answer itself, by a text that only templates of such a format hold.
+_ANSWERS = {
+    "<response></response>": ("<response>", "</response>"),
+    "<|START_RESPONSE|>": ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    "[BEGIN FINAL RESPONSE]": ("", "[END FINAL RESPONSE]"),
+}
+_FINAL, _PREAMBLE = "<|channel|>final<|message|>", "<|channel|>commentary<|message|>"
 
 
 class Delta(NamedTuple):
@@ -49,25 +62,29 @@ class ReasoningFormat:
 
     open, close: around the thoughts. headers: what may stand before the answer and is no part of it.
     turn: what begins an assistant's turn, and may be repeated between thoughts and answer.
+    answer_close: what may end an answer that comes after a header or thoughts; more of them may follow it.
     """
 
     open: str
     close: str
     headers: tuple[str, ...] = ()
     turn: str = ""
+    answer_close: str = ""
 
     @classmethod
     def of(cls, template: ChatTemplate) -> ReasoningFormat | None:
         """The template's format; None where it knows no thoughts. Errors: ChatTemplateError: no template."""
         template.check()
-        if (found := _probed(template)) is not None:
-            return found
-        # Not written back into a conversation, but looked for in answers, or put into the prompt.
-        if (tag := _CLOSING_TAG.search(template.source)) is not None:
-            return cls(f"<{tag[1]}>", tag[0])
-        return next(
-            (cls(*pair) for pair in _OTHER_PAIRS if all(one in template.source for one in pair)), None
-        )
+        source = template.source
+        try:
+            found = _probed(template)
+        except TemplateLimitError:  # its own error when it is used
+            found = None
+        found = found or _named(source)
+        for sign, (header, close) in _ANSWERS.items():
+            if found is not None and sign in source:
+                return replace(found, headers=(*found.headers, *filter(None, [header])), answer_close=close)
+        return found
 
     def opened_by(self, prompt: str) -> bool:
         """Whether the answer to this prompt begins inside the thoughts."""
@@ -75,21 +92,34 @@ class ReasoningFormat:
 
     def marker_bytes(self, tokenizer: Tokenizer) -> dict[int, bytes]:
         """The control tokens that markers are made of, with their texts: an answer has to spell them."""
-        texts = (self.open, self.close, *self.headers, self.turn)
+        texts = (self.open, self.close, *self.headers, self.answer_close, self.turn)
         ids = (id for text in texts for id in tokenizer.split_special(text))
         return {id: tokenizer.token_bytes(id, special=True) for id in ids if isinstance(id, int)}
 
 
+def _named(source: str) -> ReasoningFormat | None:
+    """The format of a template that does not write thoughts back into a conversation, but looks for them in
+    answers, or names their markers in the prompt."""
+    if "[BEGIN FINAL RESPONSE]" in source:  # its <thinking> is of turns that call tools
+        return ReasoningFormat("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]")
+    if (tag := _CLOSING_TAG.search(source)) is not None:
+        return ReasoningFormat(f"<{tag[1]}>", tag[0])
+    pairs = (ReasoningFormat(*pair) for pair in _OTHER_PAIRS if all(one in source for one in pair))
+    return next(pairs, None)
+
+
 def _probed(template: ChatTemplate) -> ReasoningFormat | None:
-    """The format, seen from an assistant's turn with thoughts."""
+    """The format, seen from an assistant's turn with thoughts. Errors: TemplateLimitError."""
     asked = {"role": "user", "content": _ASKED}
-    answered = {"role": "assistant", "content": _ANSWERED, FIELDS[0]: _THOUGHT}
+    answered = {"role": "assistant", "content": _ANSWERED, "reasoning_content": _THOUGHT}
     try:
         text = template.render([asked, answered], add_generation_prompt=False)
         if not 0 <= text.find(_ASKED) < text.find(_THOUGHT) < text.find(_ANSWERED):
             return None
         prompt = template.render([asked])
         plain = template.render([asked], add_generation_prompt=False)
+    except TemplateLimitError:
+        raise
     except ChatTemplateError:
         return None
     before, rest = text.split(_ASKED, 1)[1].split(_THOUGHT, 1)
@@ -103,8 +133,12 @@ def _probed(template: ChatTemplate) -> ReasoningFormat | None:
         return ReasoningFormat(opening, between)
     # The thoughts are a message of their own, and another one is begun for the answer.
     header, turn = between[tag.end() :].strip(), turn.strip()
-    headers = (header, header.removeprefix(turn).strip()) if turn else (header,)
-    return ReasoningFormat(opening, tag[0], headers, turn)
+    headers = [header]
+    if _FINAL in header:  # what is said between calls is for the user too
+        headers.append(header.replace(_FINAL, _PREAMBLE))
+    if turn:
+        headers += [header.removeprefix(turn).strip() for header in headers]
+    return ReasoningFormat(opening, tag[0], tuple(headers), turn, answer_close=tag[0])
 
 
 def _opening(before: str, turn: str) -> str:
@@ -139,6 +173,8 @@ class ReasoningSplitter:
         self._untouched = not opened  # nothing was cut off yet: blanks before the answer are its own
         self._before = ""  # the last character of the thoughts, of those given out
         self._any_thoughts = False
+        self._any_answer = False
+        self._joint = ""  # between an answer that was closed and one after it
         self._moves: dict[str, State] = {}
         if format is not None:
             opening = dict.fromkeys((format.open, format.turn + format.open), self._thoughts)
@@ -220,8 +256,23 @@ class ReasoningSplitter:
         return Delta(settled, "")
 
     def _content(self, last: bool) -> Delta:
-        text, self._held = self._held, ""
-        return Delta("", text)
+        close = "" if self._format is None or self._untouched else self._format.answer_close
+        held = self._held
+        at = held.find(close) if close else -1
+        if at >= 0:
+            said, self._held = held[:at].rstrip(), held[at + len(close) :]
+            self._state = self._start
+        elif close and not last:
+            said = held[: len(held) - _tail(held, close)].rstrip()
+            self._held = held[len(said) :]
+        else:
+            said, self._held = held, ""
+        if said:
+            said, self._joint = self._joint + said, ""
+            self._any_answer = True
+        if at >= 0 and self._any_answer:
+            self._joint = "\n\n"
+        return Delta("", said)
 
 
 def _tail(text: str, marker: str) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from ..errors import ChatTemplateError
+from ..errors import ChatTemplateError, ConversationRefusedError
 
 Message = dict[str, Any]
 Result = TypeVar("Result")
@@ -52,11 +52,12 @@ def repaired(
 ) -> tuple[Result, list[str]]:
     """use(messages), or of the mildest repair that the template accepts; and what was done, in words.
 
-    Errors: ChatTemplateError, the one of the conversation as it is, where no repair helps; any other of use.
+    Errors: ConversationRefusedError, the template's own sentence about the conversation as it is, where no
+    repair helps; any other of use, at once: a template that fails or runs too long is not tried again.
     """
     try:
         return use(messages), []
-    except ChatTemplateError as error:
+    except ConversationRefusedError as error:
         for changed, done in _repairs(messages):
             try:
                 return use(changed), done
