@@ -85,6 +85,8 @@ def test_variables() -> None:
     assert template.render([USER], tools=[{"name": "f"}], thinking=True) == "BEfTrue"
     clock = ChatTemplate("{{ strftime_now('%d %b %Y') }}", clock=lambda: datetime(2024, 7, 26))
     assert clock.render([USER]) == "26 Jul 2024"
+    with pytest.raises(ChatTemplateError, match="formats a date"):
+        render("{{ strftime_now('%d' * 101) }}")
 
 
 def test_messages_are_not_changed() -> None:

@@ -238,3 +238,17 @@ def test_cache_of_ones_own(llm: Llama) -> None:
         if not hasattr(junk, "__setitem__"):
             with pytest.raises(ParameterError, match="LlamaRAMCache"):
                 llm.set_cache(junk)  # type: ignore[arg-type]
+
+
+def test_the_next_turn_after_a_restart(path: Path, llm: Llama, tmp_path: Path) -> None:
+    """Nothing of what was saved is evaluated again, and the answer is that of a conversation never left."""
+    ids = ((np.arange(90) * 37 + 11) % 290).tolist()
+    llm.eval(ids)
+    (tmp_path / "state").write_bytes(llm.save_state().to_bytes())
+    with Llama(path, seed=1, verbose=False) as restarted:
+        restarted.load_state(LlamaState.from_bytes((tmp_path / "state").read_bytes()))
+        asked: dict[str, Any] = {"max_tokens": 9, "temperature": 1.5, "seed": 3}
+        got, want = restarted([*ids, 7, 8], **asked), llm([*ids, 7, 8], **asked)
+        assert got["usage"]["prompt_tokens_details"]["cached_tokens"] == len(ids)
+        assert restarted.eval_tokens == llm.eval_tokens and np.array_equal(restarted.scores, llm.scores)
+        assert got["choices"] == want["choices"]

@@ -478,11 +478,16 @@ def _compile(source: str, clock: Callable[[], datetime]) -> Program:
     def raise_exception(message: str) -> None:
         raise ConversationRefusedError(str(message))
 
+    def strftime_now(form: str) -> str:
+        if len(form) > _LONGEST_DATE:
+            raise ChatTemplateError(f"the chat template formats a date with over {_LONGEST_DATE} characters")
+        return clock().strftime(form)
+
     return Program(
         source,
         functions={
             "raise_exception": raise_exception,
-            "strftime_now": lambda form: clock().strftime(form[:_LONGEST_DATE]),
+            "strftime_now": strftime_now,
         },
         filters={"tojson": _to_json, "from_json": pass_context(_from_json)},
     )
