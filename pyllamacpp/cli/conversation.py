@@ -94,6 +94,8 @@ def _read(path: Path) -> list[Message]:
     def refuse(why: str) -> ParameterError:
         return ParameterError(f"{path} is no saved conversation: {why}")
 
+    if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe may have no end
+        raise ParameterError(f"cannot read {path}: it is no file")
     try:
         if path.stat().st_size > _LARGEST:
             raise refuse(f"it is larger than {_LARGEST >> 20} MiB")

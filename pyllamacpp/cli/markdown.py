@@ -26,7 +26,8 @@ _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _ITEM = re.compile(r"( *)([-*+]|\d{1,9}[.)])\s")
 # Rules that would hide what was written, or (entities) turn it into control characters.
 _NOT_MARKDOWN = ["code", "entity", "escape", "image", "reference"]
-_REDRAW = 0.05  # seconds between two drawings of the unfinished block
+_REDRAW = 0.05  # least seconds between two drawings of the unfinished block
+_SHARE = 4  # and as many times what the last one took: a long block must not hold the model up
 
 
 class Block(NamedTuple):
@@ -132,7 +133,7 @@ class MarkdownWriter:
         self._blocks = Blocks()
         self._live = Live(console=self._console, auto_refresh=False, transient=True, redirect_stdout=False,
                           redirect_stderr=False, vertical_overflow="visible")  # fmt: skip
-        self._drawn_at = 0.0
+        self._draw_next = 0.0
         self._last: Block | None = None
 
     def write(self, text: str) -> None:
@@ -143,10 +144,11 @@ class MarkdownWriter:
             self._live.update(Text(), refresh=True)
             for block in finished:
                 self._print(block)
-        now = time.monotonic()
-        if finished or now - self._drawn_at >= _REDRAW:
-            self._drawn_at = now
+        began = time.monotonic()
+        if finished or began >= self._draw_next:
             self._live.update(_LastLines(_drawing(self._blocks.unfinished())), refresh=True)
+            now = time.monotonic()
+            self._draw_next = now + max(_REDRAW, _SHARE * (now - began))
 
     def finish(self) -> None:
         """Print what is left; nothing is drawn after that."""

@@ -32,7 +32,9 @@ _MARKER = "pyllamacpp_marker"  # the variable that holds the `_Marker` while a t
 _LONGEST_DATE = 200  # characters of a date's format
 _DEEPEST = 64  # levels of nesting in messages
 _WANTS_SHORT_IDS = re.compile(r"id\s*\|\s*length\s*!=\s*9\b")
-_TAKEN = frozenset(["messages", "tools", "tokenizer", "special_in_content", "n_ctx"])  # no caller's variables
+_TAKEN = frozenset(
+    ["self", "messages", "tools", "tokenizer", "special_in_content", "n_ctx"]
+)  # no caller's variables
 # Templates make control tokens of roles ("<|user|>"): of these and of those they name themselves.
 _ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 
