@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -444,3 +445,15 @@ def test_messages_have_lines_after_a_question(
 def test_endless_files_are_no_conversations() -> None:
     with pytest.raises(ParameterError, match="it is no file"):
         Conversation.load(Path("/dev/zero"))
+
+
+def test_history_that_can_no_longer_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    history = editor._history()
+    shutil.rmtree(tmp_path / "state")
+    history.append_string("one")
+    history.append_string("two")
+    assert capsys.readouterr().err.count("no history is kept from here on") == 1
+    assert history.get_strings()[-2:] == ["one", "two"]

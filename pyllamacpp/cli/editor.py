@@ -109,6 +109,20 @@ def history_path() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "pyllamacpp" / "history"
 
 
+class _History(FileHistory):
+    """Goes on without its file when that can no longer be written: the disk is full, or the folder gone."""
+
+    _told = False
+
+    def store_string(self, string: str) -> None:
+        try:
+            super().store_string(string)
+        except OSError as error:
+            if not self._told:
+                print(dimmed(f"\nno history is kept from here on: {error}"), file=sys.stderr)
+            self._told = True
+
+
 def _history() -> History:
     """What was asked in earlier chats, from a file only its owner can read; without one, of this chat."""
     try:
@@ -119,7 +133,7 @@ def _history() -> History:
     except (OSError, RuntimeError) as error:  # RuntimeError: nobody's home
         print(dimmed(f"no history is kept: {error}"), file=sys.stderr)
         return InMemoryHistory()
-    return FileHistory(str(path))
+    return _History(str(path))
 
 
 def _shorten(path: Path) -> None:
