@@ -160,7 +160,7 @@ class Sampler:
         dry_base: float = ...,
         dry_allowed_length: int = ...,
         dry_penalty_last_n: int = ...,
-        dry_breakers: list[list[int]] = ...,
+        dry_breakers: list[list[tuple[int, int, int]]] = ...,
         top_n_sigma: float = ...,
         top_k: int = ...,
         typical_p: float = ...,

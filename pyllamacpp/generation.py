@@ -15,7 +15,7 @@ import numpy.typing as npt
 from . import _core
 from .errors import ContextOverflowError, MemoryLimitError, ParameterError
 from .params import specs
-from .text.breakers import breaker_tokens
+from .text.breakers import breaker_arrows
 
 if TYPE_CHECKING:
     from .params import SamplingParams
@@ -256,7 +256,7 @@ def make_sampler(tokenizer: Tokenizer, params: SamplingParams, seed: int) -> _co
     if params.samplers is not None:
         core["samplers"] = list(params.samplers)
     if params.dry_multiplier:
-        core["dry_breakers"] = breaker_tokens(tokenizer, params.dry_sequence_breakers)
+        core["dry_breakers"] = breaker_arrows(tokenizer, params.dry_sequence_breakers)
     return _core.Sampler(
         tokenizer.n_vocab,
         seed=seed,

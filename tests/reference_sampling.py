@@ -45,6 +45,7 @@ class Reference:
         # The core keeps floats as float32.
         self.p = {k: float(np.float32(v)) if isinstance(v, float) else v for k, v in p.items()}
         self.mu = 2 * self.p["mirostat_tau"]
+        self.reach: int | None = None  # tokens since a breaker of several, told by the test
         self.whole: dict[int, float] = {}  # probabilities before mirostat cut
 
     def distribution(
@@ -84,8 +85,10 @@ class Reference:
         return np.lexsort((self.ids, -self.x))
 
     def q(self) -> np.ndarray:
+        exponent = (self.x.astype(np.float64) - float(self.x.max())) / self.t
         with np.errstate(under="ignore"):
-            weight = np.exp((self.x.astype(np.float64) - float(self.x.max())) / self.t)
+            weight = np.exp(exponent)
+        weight[np.rint(exponent * np.log2(np.e)) < -1022] = 0  # the core has no subnormal weights
         return weight / weight.sum()
 
     def entropy(self) -> float:
@@ -140,7 +143,7 @@ class Reference:
         if self.p["dry_multiplier"] == 0:
             return
         n = len(history)
-        reach = n
+        reach = n if self.reach is None else self.reach
         for breaker in breakers:
             for start in range(n - len(breaker) + 1):
                 if history[start : start + len(breaker)] == breaker:

@@ -157,6 +157,37 @@ def test_equal_experts_are_chosen_by_id(tmp_path: Path, arch: str) -> None:
     assert not np.array_equal(logits(1, n), logits(2, n))
 
 
+@pytest.mark.parametrize("layout", ["a tensor for each", "gate and up in one"])
+def test_experts_in_other_layouts(tmp_path: Path, layout: str) -> None:
+    """Mixtral's files of 2023 have a tensor for each expert, some newer ones gate and up in one tensor."""
+    stacks: dict[str, np.ndarray] = {}
+
+    def keep(name: str, values: np.ndarray) -> np.ndarray:
+        if "_exps.weight" in name:
+            stacks[name.removesuffix("_exps.weight")] = values
+        return values
+
+    usual = tiny.write(tmp_path / "usual.gguf", "mixtral", edit=keep)
+    if layout == "a tensor for each":
+        gone = list(stacks)
+        extra = {f"{name}.{i}.weight": m for name, stack in stacks.items() for i, m in enumerate(stack)}
+    else:
+        gone = [name for name in stacks if not name.endswith("ffn_down")]
+        pairs = [(name, name.replace("ffn_gate", "ffn_up")) for name in gone if name.endswith("ffn_gate")]
+        extra = {
+            f"{gate}_up_exps.weight": np.concatenate([stacks[gate], stacks[up]], axis=1) for gate, up in pairs
+        }
+    drop = [f"{name}_exps.weight" for name in gone]
+    other = tiny.write(tmp_path / "other.gguf", "mixtral", drop=drop, extra=extra)
+    tokens = np.arange(20, dtype=np.int32)
+    want, got = (_core.Session(load(path), 64).eval(tokens, "all") for path in (usual, other))
+    assert np.array_equal(got, want)
+    if layout == "a tensor for each":
+        del extra["blk.1.ffn_up.3.weight"]
+        with pytest.raises(errors.MissingTensorError, match=r"blk\.1\.ffn_up\.3\.weight"):
+            load(tiny.write(tmp_path / "less.gguf", "mixtral", drop=drop, extra=extra))
+
+
 def zero_router_and_reseed(seed: int, n_expert: int) -> Callable[[str, np.ndarray], np.ndarray]:
     rng = np.random.default_rng(seed)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from jinja2 import nodes
 from jinja2.ext import Extension
 from jinja2.sandbox import SandboxedEnvironment
+from test_chat import tokenizer
 
 from pyllamacpp.errors import ChatTemplateError
 from pyllamacpp.text.chat import ChatTemplate
@@ -240,6 +242,48 @@ def test_byte_for_byte_as_transformers(path: Path) -> None:
         assert not texts or text in texts, name
         n_compared += bool(texts)
     assert n_compared > 10 or "firefunction" in path.name
+
+
+def filled(word: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """A conversation and tools with `word` in every field a user, a tool or a model may have written."""
+    call = {
+        "id": word, "type": "function",
+        "function": {"name": word, "arguments": json.dumps({word: [word], "city": word})},
+    }  # fmt: skip
+    messages = [
+        {"role": "system", "content": word, "name": word},
+        {"role": "user", "content": [{"type": "text", "text": word}, {"type": "text", "text": f"a {word}"}]},
+        {"role": "assistant", "content": "", "reasoning_content": word, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": word, "name": word, "content": word},
+        {"role": "assistant", "content": word, "reasoning_content": f"\n{word}\n"},
+        {"role": "user", "content": word, "name": word},
+    ]
+    described = {"type": "object", "properties": {word: {"type": "string", "description": word}}}
+    tool = {"type": "function", "function": {"name": word, "description": word, "parameters": described}}
+    return messages, [tool]
+
+
+@pytest.mark.skipif(not TEMPLATES, reason="no ../shared/data/templates")
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_no_field_writes_control_tokens(path: Path) -> None:
+    """Every control token a template names, in every field: the prompt has those of the template alone."""
+    source = path.read_text("utf-8")
+    controls = sorted(
+        {"<s>", *re.findall(r"<[|\uff5c/]?[\w\u2581 ]{2,30}[|\uff5c]?>|\[/?[A-Z_]{2,20}\]", source)}
+    )
+    tok, template = tokenizer(controls=controls), template_of(path)
+
+    def written(word: str) -> list[int]:
+        messages, tools = filled(word)
+        return [i for i in template.encode(tok, messages, tools=tools) if 256 <= i < 256 + len(controls)]
+
+    try:
+        plain = written("word")
+    except ChatTemplateError as error:
+        assert "functions" in str(error) or "description" in str(error)
+        return
+    for start in range(0, len(controls), 5):
+        assert written("".join(controls[start : start + 5])) == plain
 
 
 def test_tools_that_are_none() -> None:

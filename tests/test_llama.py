@@ -363,3 +363,33 @@ def test_bos_is_added_once(tmp_path: Path) -> None:
         llm("<s>an", max_tokens=1)
         assert llm.eval_tokens.count(bos) == 1
         assert llm("", max_tokens=1)["usage"]["prompt_tokens"] == 1 and llm.eval_tokens == [bos]
+
+
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize("add_bos", [False, True])
+def test_exactly_one_bos(tmp_path: Path, written: bool, add_bos: bool) -> None:
+    """However the text came by it. And no EOS, whatever the file says of one: an answer follows."""
+    keys = {"tokenizer.ggml.add_bos_token": add_bos, "tokenizer.ggml.add_eos_token": True}
+    with Llama(tiny.write(tmp_path / "spm.gguf", vocab="spm", metadata=keys), verbose=False) as llm:
+        llm("<s>an" if written else "an", max_tokens=1, logit_bias={llm.token_eos(): -100})
+        assert llm.eval_tokens.count(llm.token_bos()) == int(written or add_bos)
+        assert llm.eval_tokens.index(llm.token_bos()) == 0 if written or add_bos else True
+        assert llm.token_eos() not in llm.eval_tokens
+
+
+@pytest.mark.parametrize("arch", ["llama", "gemma3", "gpt-oss"])
+def test_a_second_turn_evaluates_what_is_new(tmp_path: Path, arch: str) -> None:
+    """With sliding windows too, which the conversation is longer than."""
+    with Llama(tiny.write(tmp_path / "m.gguf", arch, n_ctx=512), seed=1, verbose=False) as llm:
+        messages = [{"role": "user", "content": "the hello and the well in the house " * 12}]
+        first = llm.create_chat_completion(messages, max_tokens=5)
+        messages += [first["choices"][0]["message"], {"role": "user", "content": "hello"}]
+        second = llm.create_chat_completion(messages, max_tokens=5)["usage"]
+        new = second["prompt_tokens"] - first["usage"]["prompt_tokens"]
+        cached = second["prompt_tokens_details"]["cached_tokens"]
+        assert first["usage"]["prompt_tokens"] > 100 and new < 40
+        assert second["prompt_tokens"] - cached <= new + 1
+        rows = llm.scores.copy()
+        llm.reset()
+        assert llm.create_chat_completion(messages, max_tokens=5)["usage"]["completion_tokens"] > 0
+        assert np.array_equal(llm.scores, rows)

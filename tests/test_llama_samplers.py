@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import tiny
 
 from pyllamacpp import Llama
 from pyllamacpp.errors import ParameterError
-from pyllamacpp.text.breakers import breaker_tokens
+from pyllamacpp.text.breakers import breaker_arrows
 
 PROMPT = "the hello and the well"
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -123,14 +122,19 @@ def test_refusals_name_the_parameter(llm: Llama) -> None:
     assert llm(PROMPT, max_tokens=1, typical_p=None, dry_multiplier=None)["choices"]
 
 
-def test_breakers_as_tokens(llm: Llama) -> None:
+@pytest.mark.parametrize("breaker", ["\n", "zq#", "<|im_end|>"])
+def test_breakers_end_repetitions(llm: Llama, breaker: str) -> None:
+    """A text of one token, of several, of a control token."""
     tokenizer = llm.tokenizer()
-    found = breaker_tokens(tokenizer, ["\n", "zq#"])
-    singles = {tokens[0] for tokens in found if len(tokens) == 1}
-    assert singles == {i for i in range(tokenizer.n_vocab) if b"\n" in tokenizer.token_bytes(i)}
-    assert tokenizer.encode("zq#", special=False) in found
-    assert breaker_tokens(tokenizer, ["\n", "zq#"]) is found
-    line = tokenizer.encode("\n", special=False)[-1]
-    repeated = np.array([*tokenizer.encode("abcabc", special=False), line], np.int32)
-    dry: dict[str, Any] = {"dry_multiplier": 9.0, "dry_allowed_length": 1, "dry_sequence_breakers": ["\n"]}
-    assert answer(llm, repeated.tolist(), **dry)[0] == answer(llm, repeated.tolist())[0]
+    found = breaker_arrows(tokenizer, ["\n", "<|im_end|>"])
+    lines = {i for i in range(tokenizer.n_vocab) if b"\n" in tokenizer.token_bytes(i)}
+    assert found[0] == [(0, i, -1) for i in sorted(lines)]
+    assert breaker_arrows(tokenizer, ["<|im_end|>", "\n"]) == found[::-1]
+    repeated = tokenizer.encode("abcabc" + breaker, special=True)
+    assert (repeated[-1] in tokenizer.eog_ids) == (breaker == "<|im_end|>")
+    likely = tokenizer.encode("h", special=False)[0]
+    prompt = [*repeated, likely, *repeated]
+    given: dict[str, Any] = {"dry_multiplier": 99.0, "dry_allowed_length": 1, "logit_bias": {likely: 50.0}}
+    for breakers, drawn in (([breaker], True), (["other"], False)):
+        llm(prompt, max_tokens=2, temperature=0.0, dry_sequence_breakers=breakers, **given)
+        assert (llm.eval_tokens[len(prompt)] == likely) == drawn

@@ -15,6 +15,7 @@ from reference_sampling import DEFAULTS, Reference
 from pyllamacpp import _core
 from pyllamacpp.errors import ParameterError
 from pyllamacpp.params import SAMPLERS
+from pyllamacpp.text.breakers import _arrows
 
 INF = math.inf
 
@@ -27,10 +28,17 @@ def i32(values: Any) -> np.ndarray:
     return np.asarray(values, dtype=np.int32)
 
 
+def for_core(params: dict[str, Any]) -> dict[str, Any]:
+    """The reference's breakers are sequences of tokens, the core's automata."""
+    pieces = [bytes([token]) for token in range(4)]
+    automata = [_arrows(bytes(sequence), pieces) for sequence in params.get("dry_breakers", ())]
+    return {**params, "dry_breakers": automata}
+
+
 def left(logits: np.ndarray, history: Any = (), pos: int = 0, **params: Any) -> dict[int, float]:
     """The tokens that may be drawn, with their probabilities."""
     n_prompt = params.pop("n_prompt", 0)
-    sampler = _core.Sampler(len(logits), **params)
+    sampler = _core.Sampler(len(logits), **for_core(params))
     return dict(sampler.distribution(logits, i32(history), pos, n_prompt=n_prompt))
 
 
@@ -65,7 +73,7 @@ STEPS = st.fixed_dictionaries(
         "dry_base": st.sampled_from([1.0, 1.75]),
         "dry_allowed_length": st.sampled_from([1, 2, 4]),
         "dry_penalty_last_n": st.sampled_from([0, 5, 30]),
-        "dry_breakers": st.sampled_from([[], [[1]], [[0, 1], [2, 2, 0], [3]]]),
+        "dry_breakers": st.sampled_from([[], [[1]], [[0, 1], [2, 2, 0], [3]], [[0, 0, 1, 0, 0]]]),
         "min_tokens": st.sampled_from([5, 100]),
     },
 )
@@ -90,7 +98,7 @@ def test_any_order_matches_the_reference(
     history = rng.integers(0, min(n_vocab, 5), rng.integers(0, 60)).tolist()
     n_prompt = int(rng.integers(0, len(history) + 1))
     given = params | {"samplers": order[:n_steps], "seed": seed, "eog_ids": [1]}
-    sampler, reference = _core.Sampler(n_vocab, **given), Reference(n_vocab, **given)
+    sampler, reference = _core.Sampler(n_vocab, **for_core(given)), Reference(n_vocab, **given)
     for pos in range(2):
         got = dict(sampler.distribution(logits, i32(history), pos, choice=1, n_prompt=n_prompt))
         want = reference.distribution(logits, history, pos, choice=1, n_prompt=n_prompt)
@@ -150,6 +158,22 @@ def test_top_n_sigma_does_not_depend_on_the_temperature() -> None:
     assert left(logits, top_n_sigma=1.0, temperature=5.0, samplers=warm).keys() == kept
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    top_p=st.sampled_from([0.0, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999]),
+    tail=st.sampled_from([1.0, 3.0, 8.0]),
+    banned=st.booleans(),
+)
+def test_top_p_of_a_large_vocabulary(seed: int, top_p: float, tail: float, banned: bool) -> None:
+    """Whether few tokens hold most of the probability, so that the others are not looked at, or many do."""
+    rng = np.random.default_rng(seed)
+    logits = (rng.standard_normal(20_000) * 2 + rng.exponential(tail, 20_000) - 20).astype(np.float32)
+    given: dict[str, Any] = {"top_p": top_p, "logit_bias": {int(logits.argmax()): -INF} if banned else {}}
+    got = left(logits, **given)
+    assert got.keys() == Reference(len(logits), **given).distribution(logits, [], 0).keys()
+
+
 def test_xtc_excludes_the_likely_ones() -> None:
     logits = logits_of(0.4, 0.3, 0.2, 0.1)
     always: dict[str, Any] = {"xtc_probability": 1.0}
@@ -194,6 +218,39 @@ def test_dry_penalizes_what_continues_a_repetition() -> None:
     assert lost([1, 2, 3, 1, 2], dry_penalty_last_n=4) == {}
     assert lost([], dry_allowed_length=1) == {} == lost([1], dry_allowed_length=1)
     assert 1 not in left(flat, [1] * 5000, **dry)  # 2^4998 is cut to the largest float
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    text=st.text("ab", min_size=1, max_size=6).map(str.encode),
+    pieces=st.lists(
+        st.text("abc", min_size=1, max_size=5).map(str.encode), min_size=1, max_size=12, unique=True
+    ),
+    data=st.data(),
+)
+def test_breakers_are_found_however_tokens_spell_them(
+    text: bytes, pieces: list[bytes], data: st.DataObject
+) -> None:
+    """The automaton by its definition, and the core: what was repeated before a text's end does not count."""
+    arrows = {(state, token): next for state, token, next in _arrows(text, pieces)}
+    history = data.draw(st.lists(st.integers(0, len(pieces) - 1), max_size=25))
+    spelled, state, since = b"", 0, len(history)
+    for i, token in enumerate(history):
+        before, spelled = len(spelled), spelled + pieces[token]
+        next = arrows.get((state, token), arrows.get((0, token), 0))
+        ends = text in spelled[max(0, before - len(text) + 1) :]
+        assert (next < 0) == ends
+        state = -1 - next if ends else next
+        since = len(history) - 1 - i if ends else since
+    flat = np.zeros(len(pieces), np.float32)
+    dry: dict[str, Any] = {"dry_multiplier": 1.0, "dry_allowed_length": 1, "dry_base": 1.0}
+    got = _core.Sampler(len(pieces), **dry, dry_breakers=[_arrows(text, pieces)]).distribution(
+        flat, i32(history), 0
+    )
+    whole = [[i] for i, piece in enumerate(pieces) if text in piece]
+    reference = Reference(len(pieces), **dry, dry_breakers=whole)
+    reference.reach = since
+    np.testing.assert_allclose([q for _, q in got], list(reference.distribution(flat, history, 0).values()))
 
 
 def test_dry_is_linear_in_the_history() -> None:

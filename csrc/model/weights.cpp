@@ -86,25 +86,42 @@ FeedForward load_feed_forward(Loader& in, const Arch& arch, int64_t n_embd, int6
   return f;
 }
 
+// A matrix of every expert: stacked in one tensor, or each a tensor of its own as in files of 2023.
+void load_each_expert(Loader& in, const std::string& name, std::vector<FeedForward>& experts,
+                      WeightPtr FeedForward::* weight, WeightPtr FeedForward::* bias, int64_t rows, int64_t cols) {
+  const auto n = int64_t(experts.size());
+  if (in.has(name + ".0.weight")) {
+    for (int64_t i = 0; i < n; i++)
+      experts[size_t(i)].*weight = in.matrix(name + "." + std::to_string(i) + ".weight", rows, cols);
+    return;
+  }
+  const gguf::Tensor& w = in.require(name + "_exps.weight", {rows, cols, n});
+  const gguf::Tensor* b = in.find(name + "_exps.bias", {n, rows});
+  for (int64_t i = 0; i < n; i++) {
+    FeedForward& expert = experts[size_t(i)];
+    expert.*weight = in.part(w, WeightUse::product, i * rows * cols, rows, cols);
+    if (b) expert.*bias = in.part(*b, WeightUse::vector, i * rows, 1, rows);
+  }
+}
+
 std::unique_ptr<Experts> load_experts(Loader& in, const Arch& arch, const Hparams& h, const std::string& p) {
   auto x = std::make_unique<Experts>();
   const int64_t n = h.n_expert, n_embd = h.n_embd, n_ff = h.n_ff_expert;
   x->router = in.matrix(p + "ffn_gate_inp.weight", n, n_embd);
   x->b_router = in.vector(p + "ffn_gate_inp.bias", n);
   x->by_id.resize(size_t(n));
-  const auto each = [&](const char* name, WeightPtr FeedForward::* weight, WeightPtr FeedForward::* bias, int64_t rows,
-                        int64_t cols) {
-    const gguf::Tensor& w = in.require(p + name + ".weight", {rows, cols, n});
-    const gguf::Tensor* b = in.find(p + name + ".bias", {n, rows});
+  if (in.has(p + "ffn_gate_up_exps.weight")) {  // each expert's gate, then its up
+    const gguf::Tensor& both = in.require(p + "ffn_gate_up_exps.weight", {2 * n_ff, n_embd, n});
     for (int64_t i = 0; i < n; i++) {
       FeedForward& expert = x->by_id[size_t(i)];
-      expert.*weight = in.part(w, WeightUse::product, i * rows * cols, rows, cols);
-      if (b) expert.*bias = in.part(*b, WeightUse::vector, i * rows, 1, rows);
+      expert.gate = in.part(both, WeightUse::product, 2 * i * n_ff * n_embd, n_ff, n_embd);
+      expert.up = in.part(both, WeightUse::product, (2 * i + 1) * n_ff * n_embd, n_ff, n_embd);
     }
-  };
-  each("ffn_gate_exps", &FeedForward::gate, &FeedForward::b_gate, n_ff, n_embd);
-  each("ffn_up_exps", &FeedForward::up, &FeedForward::b_up, n_ff, n_embd);
-  each("ffn_down_exps", &FeedForward::down, &FeedForward::b_down, n_embd, n_ff);
+  } else {
+    load_each_expert(in, p + "ffn_gate", x->by_id, &FeedForward::gate, &FeedForward::b_gate, n_ff, n_embd);
+    load_each_expert(in, p + "ffn_up", x->by_id, &FeedForward::up, &FeedForward::b_up, n_ff, n_embd);
+  }
+  load_each_expert(in, p + "ffn_down", x->by_id, &FeedForward::down, &FeedForward::b_down, n_embd, n_ff);
   if (in.has(p + "ffn_up_shexp.weight")) x->shared = load_feed_forward(in, arch, n_embd, h.n_ff_shared, p, "_shexp");
   if (const gguf::Tensor* t = in.find(p + "ffn_gate_inp_shexp.weight", {1, n_embd}))
     x->shared_router = in.part(*t, WeightUse::product, 0, 1, n_embd);

@@ -193,7 +193,7 @@ constexpr const char* kClassDoc = R"(Sampler(n_vocab, isa='', **parameters): cho
 The chain: logit_bias and min_tokens; the steps named in `samplers`, in that order (samplers() has the default one);
 mirostat instead of the cuts where it is on; one draw with Philox4x32-10 keyed by (seed, choice, pos). Each default
 turns its step off. The parameters are the fields of pyllamacpp.SamplingParams, but: logit_bias maps ids to numbers,
--inf bans, +inf allows these tokens alone; eog_ids are what min_tokens bans; dry_breakers are lists of token ids.
+-inf bans, +inf allows these tokens alone; eog_ids are what min_tokens bans; dry_breakers are automata, each a list of (state, token, next).
 isa names the instruction-set level of its loops, of levels(); it changes no result.
 
 temperature <= 0 takes the largest logit after bias, penalties and dry. Equal logits rank by ascending id. The same

@@ -195,6 +195,22 @@ void Candidates::drop_before(int32_t last) {
   for (size_t i = 0; i < size(); ++i) own_[i] = dropped(own_[i], id(i)) ? Ranking::kNoFloor : own_[i];
 }
 
+void Candidates::keep_likeliest(double share) {
+  const double target = share * softmax().total;
+  for (double depth = 2; whole_; depth *= 2) {  // nats below the best: as a rule few are needed, and block maxima tell
+    const double floor = max() - depth * temperature_;
+    if (!ranking().may_be_few(floor)) break;
+    ranking().collect(floor, selection_);
+    keep_best_of(selection_, selection_.size());
+    double sum = 0;
+    for (size_t i = 0; i < selection_.size(); ++i) {
+      sum += softmax_.weights[size_t(selection_[i].id)];
+      if (sum >= target) return keep_best(i + 1);
+    }
+  }
+  keep_nearest(max(), share);
+}
+
 void Candidates::keep_nearest(double center, double share) {
   constexpr double kReach = 32;  // nats below the best, where next to no probability is left
   const double reach = std::abs(max() - center) + kReach * temperature_;

@@ -40,9 +40,10 @@ class Candidates {
   void ban(int32_t id);
   void allow_only(std::span<const int32_t> ids);
 
-  void keep_best(size_t k);        // k >= 1
-  void keep_from(double floor);    // logits of at least floor, and the best one
-  void drop_before(int32_t last);  // those that rank before this one, which is left
+  void keep_best(size_t k);           // k >= 1
+  void keep_from(double floor);       // logits of at least floor, and the best one
+  void drop_before(int32_t last);     // those that rank before this one, which is left
+  void keep_likeliest(double share);  // the fewest best ones whose probabilities reach `share`; at least one
   // The fewest of smallest |logit - center| (then id) whose probabilities reach `share`; at least one.
   void keep_nearest(double center, double share);
 

@@ -56,9 +56,8 @@ Step make_typical_p(const SamplingParams& p) {
 // Nucleus (Holtzman et al. 2019): the fewest tokens of highest probability that sum to at least top_p.
 Step make_top_p(const SamplingParams& p) {
   if (p.top_p >= 1) return {};
-  return [share = static_cast<double>(p.top_p)](Candidates& candidates, const Draw&) {
-    candidates.keep_nearest(candidates.max(), share);
-  };
+  return
+      [share = static_cast<double>(p.top_p)](Candidates& candidates, const Draw&) { candidates.keep_likeliest(share); };
 }
 
 // Min-p (Nguyen et al. 2024): the tokens at least min_p times as probable as the best.

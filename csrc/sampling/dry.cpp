@@ -1,9 +1,10 @@
 // DRY ("don't repeat yourself", p-e-w 2024): a token that would continue a repetition of L >= allowed_length tokens
 // loses multiplier * base^(L - allowed_length). The repetition is of the end of the last dry_penalty_last_n tokens of
-// prompt and answer; L is the longest. It does not reach across a breaker, and a breaker of one token is never
+// prompt and answer; L is the longest. It does not reach across a breaker, and a token that is one by itself is never
 // penalized. Linear in the history.
 #include <algorithm>
 #include <limits>
+#include <unordered_map>
 #include <utility>
 
 #include "sampling/step.h"
@@ -22,13 +23,52 @@ double integer_power(double base, size_t n) {
   return std::min(result, kLargest);
 }
 
+// A breaker that may be spread over tokens.
+class Spread {
+ public:
+  explicit Spread(const DryBreaker& breaker) {
+    for (const auto& [state, token, next] : breaker) {
+      next_[key(state, token)] = next;
+      n_states_ = std::max<size_t>(n_states_, state + size_t{1});
+    }
+  }
+
+  // How many of the last `reach` tokens come after the breaker's last end.
+  size_t since(std::span<const int32_t> tokens, size_t reach) const {
+    const size_t n = tokens.size(),
+                 seen = std::min(n, reach + n_states_);  // more cannot be part of one that ends there
+    int32_t state = 0;
+    for (size_t left = seen; left > 0; --left) {
+      const int32_t next = after(state, tokens[n - left]);
+      if (next < 0) reach = std::min(reach, left - 1);
+      state = next < 0 ? -1 - next : next;
+    }
+    return reach;
+  }
+
+ private:
+  static uint64_t key(int32_t state, int32_t token) { return uint64_t(state) << 32 | uint32_t(token); }
+  int32_t after(int32_t state, int32_t token) const {
+    auto found = next_.find(key(state, token));
+    if (found == next_.end() && state != 0) found = next_.find(key(0, token));
+    return found == next_.end() ? 0 : found->second;
+  }
+
+  std::unordered_map<uint64_t, int32_t> next_;  // by state and token
+  size_t n_states_ = 1;
+};
+
 class Dry {
  public:
   Dry(const SamplingParams& p, int n_vocab) : p_(p), n_vocab_(n_vocab), breaks_(n_vocab), longest_(n_vocab) {
-    for (const auto& breaker : p_.dry_breakers) {
-      if (breaker.size() == 1) breaks_[breaker[0]] = true;
+    for (const DryBreaker& breaker : p.dry_breakers) {
+      bool spreads = false;
+      for (const auto& [state, token, next] : breaker) {
+        if (state == 0 && next < 0) breaks_[token] = true;
+        spreads |= state != 0 || next > 0;
+      }
+      if (spreads) spread_.emplace_back(breaker);
     }
-    std::erase_if(p_.dry_breakers, [](const auto& breaker) { return breaker.size() == 1; });
   }
 
   void operator()(Candidates& candidates, const Draw& draw) {
@@ -54,10 +94,7 @@ class Dry {
   size_t since_breaker(std::span<const int32_t> tokens) const {
     const auto last = std::find_if(tokens.rbegin(), tokens.rend(), [&](int32_t id) { return breaks_[id]; });
     size_t reach = last - tokens.rbegin();
-    for (const auto& breaker : p_.dry_breakers) {
-      const auto found = std::find_end(tokens.begin(), tokens.end(), breaker.begin(), breaker.end());
-      if (found != tokens.end()) reach = std::min<size_t>(reach, tokens.end() - found - breaker.size());
-    }
+    for (const Spread& breaker : spread_) reach = breaker.since(tokens, reach);
     return reach;
   }
 
@@ -77,9 +114,10 @@ class Dry {
     }
   }
 
-  SamplingParams p_;  // its breakers are those of several tokens
+  SamplingParams p_;
   int n_vocab_;
-  std::vector<bool> breaks_;     // [n_vocab] breakers of one token
+  std::vector<bool> breaks_;  // [n_vocab] tokens that are breakers by themselves
+  std::vector<Spread> spread_;
   std::vector<size_t> longest_;  // [n_vocab] zero between calls
   std::vector<size_t> matches_;  // [tokens]
 };

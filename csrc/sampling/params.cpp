@@ -73,8 +73,10 @@ void check(const SamplingParams& p, int n_vocab) {
   require(p.min_tokens >= 0, "min_tokens", p.min_tokens, "0 tokens or more");
   for (const int32_t id : p.eog_ids) check_token(id, n_vocab, "eog_ids");
   for (const auto& breaker : p.dry_breakers) {
-    if (breaker.empty()) reject("dry_breakers holds an empty sequence", "It would break at every token.");
-    for (const int32_t id : breaker) check_token(id, n_vocab, "dry_breakers");
+    for (const auto& [state, id, next] : breaker) {
+      check_token(id, n_vocab, "dry_breakers");
+      if (state < 0) reject("dry_breakers has a state of " + std::to_string(state), "States are counted from 0.");
+    }
   }
   for (const auto& [id, bias] : p.logit_bias) {
     check_token(id, n_vocab, "logit_bias");

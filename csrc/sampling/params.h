@@ -2,10 +2,16 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 namespace pllm {
+
+// A text that no repetition reaches across, as an automaton over tokens: arrows (state, token, next). It begins in
+// state 0; where a state has no arrow for a token that of state 0 is taken, and where there is none either state 0 is
+// next. A next below 0 says that the token completes the text; state -1 - next follows.
+using DryBreaker = std::vector<std::tuple<int32_t, int32_t, int32_t>>;
 
 struct SamplingParams {  // the defaults turn every step off: plain sampling at temperature 1
   std::vector<std::pair<int32_t, float>> logit_bias;  // -infinity bans, +infinity allows these tokens alone
@@ -20,8 +26,8 @@ struct SamplingParams {  // the defaults turn every step off: plain sampling at 
   float dry_multiplier = 0;  // 0 = off
   float dry_base = 1.75;
   int dry_allowed_length = 2;
-  int dry_penalty_last_n = -1;                     // -1 = all of the history, 0 = off
-  std::vector<std::vector<int32_t>> dry_breakers;  // sequences of tokens no repetition reaches across
+  int dry_penalty_last_n = -1;  // -1 = all of the history, 0 = off
+  std::vector<DryBreaker> dry_breakers;
 
   float top_n_sigma = -1;  // <= 0 = off
   int top_k = 0;           // 0 or -1 = off

@@ -32,7 +32,8 @@ SamplingParams params_of(Bytes& in, int n_vocab) {
   for (size_t n = in.below(3); n > 0; n--) p.eog_ids.push_back(id());
   for (size_t n = in.below(3); n > 0; n--) {
     p.dry_breakers.emplace_back();
-    for (size_t m = in.below(3); m > 0; m--) p.dry_breakers.back().push_back(id());
+    for (size_t m = in.below(4); m > 0; m--)
+      p.dry_breakers.back().emplace_back(int32_t(in.below(3)), id(), int32_t(in.below(5)) - 2);
   }
   for (float* field : {&p.repeat_penalty, &p.frequency_penalty, &p.presence_penalty, &p.dry_multiplier, &p.dry_base,
                        &p.top_n_sigma, &p.typical_p, &p.top_p, &p.min_p, &p.xtc_probability, &p.xtc_threshold,

@@ -47,7 +47,7 @@ SamplingParams random_params(int n_vocab) {
   if (coin()) p.dynatemp_range = static_cast<float>(between(0, 2));
   if (coin()) p.temperature = static_cast<float>(between(0, 3));
   if (coin()) p.dry_multiplier = static_cast<float>(between(0, 2));
-  p.dry_breakers = {{0}, {n_vocab - 1, 0}};
+  p.dry_breakers = {{{0, 0, -1}}, {{0, n_vocab - 1, 1}, {1, 0, -1}}};
   if (coin()) p.repeat_penalty = 1.2F;
   if (coin()) p.presence_penalty = 0.3F;
   p.mirostat_mode = below(3);
