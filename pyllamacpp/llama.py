@@ -564,11 +564,7 @@ class Llama:
         """Keep the states of finished requests in `cache`, and begin later ones from them. It changes no
         answer. Without one (None) only what the latest request left is reused.
         """
-        if cache is not None and not (hasattr(cache, "__getitem__") and hasattr(cache, "__setitem__")):
-            raise ParameterError(
-                f"a cache has __getitem__ and __setitem__; {cache!r} has not", "Take LlamaRAMCache()."
-            )
-        self.cache = cache
+        self.cache = states.checked_cache(cache)
 
     # Lifetime
 

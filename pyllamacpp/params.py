@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import operator
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from .errors import ParameterError
 
 SEED_MAX = 2**64 - 1
+INT_MAX = 2**31 - 1  # of the core's integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,9 @@ def _bias_table(value: Any) -> dict[int, float]:
     return table
 
 
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
 def _metadata(value: Any) -> Mapping[str, Any]:
     """Scalars by metadata key."""
     if value is None:
@@ -177,7 +182,9 @@ def _metadata(value: Any) -> Mapping[str, Any]:
         raise ParameterError(f"kv_overrides must map metadata keys to values, not {value!r}")
     for key, one in value.items():
         wide = isinstance(one, int) and not -(2**63) <= one < 2**63
-        if not isinstance(key, str) or not key or not isinstance(one, (bool, int, float, str)) or wide:
+        halved = any(isinstance(text, str) and _LONE_SURROGATE.search(text) for text in (key, one))
+        known = isinstance(key, str) and key and isinstance(one, (bool, int, float, str))
+        if not known or wide or halved:
             raise ParameterError(
                 f"kv_overrides must map metadata keys to bool, int, float or str, not {key!r} to {one!r}",
                 'Write {"tokenizer.ggml.add_bos_token": False}, for example.',
@@ -225,7 +232,9 @@ class SamplingParams:
         0.8, "Below 1 sharpens, above 1 flattens the choice; 0 or less takes the likeliest token.", float,
         flags=("--temp", "--temperature"),
     )  # fmt: skip
-    top_k: int = _param(40, "Choose among the k likeliest tokens only; 0 or -1: off.", int, low=-1)
+    top_k: int = _param(
+        40, "Choose among the k likeliest tokens only; 0 or -1: off.", int, low=-1, high=INT_MAX
+    )
     top_p: float = _param(
         0.95, "Choose among the fewest tokens whose probabilities reach p; 1: off.", float, low=0, high=1
     )
@@ -258,13 +267,23 @@ class SamplingParams:
         0.0, "Subtracted from a token's logit if it was answered at all; 0: off.", float, low=-2, high=2
     )
     penalty_last_n: int = _param(
-        64, "How many of the last tokens the penalties look at; 0: none, -1: all.", int, low=-1
+        64,
+        "How many of the last tokens the penalties look at; 0: none, -1: all.",
+        int,
+        low=-1,
+        high=INT_MAX,
     )
     dry_multiplier: float = _param(0.0, "Strength of DRY, against repeated sequences; 0: off.", float, low=0)
     dry_base: float = _param(1.75, "DRY's penalty grows by this with each repeated token.", float, low=1)
-    dry_allowed_length: int = _param(2, "How many tokens may be repeated without a DRY penalty.", int, low=1)
+    dry_allowed_length: int = _param(
+        2, "How many tokens may be repeated without a DRY penalty.", int, low=1, high=INT_MAX
+    )
     dry_penalty_last_n: int = _param(
-        -1, "How many of the last tokens DRY looks at; 0: off, -1: all.", int, low=-1
+        -1,
+        "How many of the last tokens DRY looks at; 0: off, -1: all.",
+        int,
+        low=-1,
+        high=INT_MAX,
     )
     dry_sequence_breakers: tuple[str, ...] = _param(
         ("\n", ":", '"', "*"), "Texts that no repetition reaches across.", tuple
@@ -288,7 +307,7 @@ class SamplingParams:
     )
     logprobs: int | None = _param(
         None, "Report log-probabilities: of the chosen token and of this many likeliest ones.", int,
-        low=0, optional=True,
+        low=0, high=INT_MAX, optional=True,
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -340,7 +359,7 @@ class LoadParams:
 
     n_ctx: int | None = _param(
         None, "Context size in tokens; 0: as trained, or what fits in memory.", int,
-        low=0, high=2**31 - 1, optional=True, off=(0,), flags=("--ctx", "-c"),
+        low=0, high=INT_MAX, optional=True, off=(0,), flags=("--ctx", "-c"),
     )  # fmt: skip
     n_threads: int | None = _param(
         None, "Threads; 0: the physical cores this process may use.", int,

@@ -186,6 +186,16 @@ class LlamaRAMCache(BaseLlamaCache):
             self.cache_state.popitem(last=False)
 
 
+def checked_cache(cache: Any) -> BaseLlamaCache | None:
+    """What set_cache was given. Error: ParameterError where it is no cache."""
+    fits = hasattr(cache, "__getitem__") and hasattr(cache, "__setitem__")
+    if cache is not None and (not fits or type(cache) in (dict, list)):  # a list is no key of these
+        raise ParameterError(
+            f"a cache finds states by lists of tokens; {cache!r} does not", "Take LlamaRAMCache()."
+        )
+    return cache  # type: ignore[no-any-return]  # any object with the two methods
+
+
 def _size(state: LlamaState) -> int:
     return state.pages.nbytes + state.scores.nbytes + state.input_ids.nbytes
 

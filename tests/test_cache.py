@@ -17,7 +17,7 @@ from pyllamacpp.cli import app
 from pyllamacpp.cli.completion import complete_model
 from pyllamacpp.errors import ModelNotFoundError
 from pyllamacpp.hub import ALIASES, resolve
-from pyllamacpp.hub_cache import cached_models
+from pyllamacpp.hub_cache import cached_models, remove
 
 SHARDS = [f"big-{i:05d}-of-00002.gguf" for i in (1, 2)]
 
@@ -228,3 +228,45 @@ def test_bash_cuts_words_at_colons(cache: Path) -> None:
             [sys.executable, "-m", "pyllamacpp"], env={**os.environ, **ask}, capture_output=True, text=True
         )
         assert done.stdout.splitlines() == [expected]
+
+
+def test_links_to_nowhere_are_no_models(cache: Path) -> None:
+    before = [model.name for model in cached_models()]
+    folder = cache / "own" / "pypi" / "gone-1.0"
+    folder.mkdir()
+    (folder / "m.gguf").symlink_to("nowhere")
+    (folder / "loop.gguf").symlink_to("loop.gguf")
+    assert [model.name for model in cached_models()] == before
+    assert invoke("list").exit_code == 0
+
+
+def test_what_goes_meanwhile(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process removes the same model, at any moment."""
+    models = {model.name: model for model in cached_models()}
+    for name, root in (("smollm2", "own/models"), ("hf:a/b:x.gguf", "hub/models--a--b")):
+        remove(models[name])
+        remove(models[name])
+        assert not models[name].root.exists() and models[name].size > 0
+        assert (cache / root).exists() == (root == "own/models")
+    name = "hf:owner/repo:m-Q8_0.gguf"
+    real = Path.resolve
+
+    def resolve_late(path: Path) -> Path:
+        found = real(path)
+        if path.is_symlink():
+            path.unlink()
+        return found
+
+    monkeypatch.setattr(Path, "resolve", resolve_late)
+    remove(models[name])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+def test_what_may_not_be_read_is_passed_over(cache: Path) -> None:
+    folder = cache / "own" / "pypi" / "two-models-1.0"
+    folder.chmod(0o444)
+    try:
+        assert [m.name for m in cached_models()] == [n for n in NAMES if "two-models" not in n]
+        complete_model(f"{folder}/")
+    finally:
+        folder.chmod(0o755)

@@ -106,7 +106,7 @@ def test_piped_input_is_the_prompt(
         ([], b"\x80abc", 2, "not UTF-8: byte 0x80 at offset 0"),
         (["-p", "x", "--top-p", "2"], "", 2, "top_p must be a finite number in [0, 1], not 2.0"),
         (["-p", "x", "--temp", "nan"], "", 2, "temperature must be a finite number"),
-        (["-p", "x", "--top-k", "-5"], "", 2, "top_k must be an integer >= -1, not -5"),
+        (["-p", "x", "--top-k", "-5"], "", 2, "top_k must be an integer in [-1, 2147483647], not -5"),
         (["-p", "x", "-c", "-1"], "", 2, "n_ctx must be an integer in [0, 2147483647] or None, not -1"),
         (["-p", "x", "-m", "other.gguf"], "", 2, "two models are given"),
         (["-p", "x", "-m", ""], "", 2, "two models are given"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -182,7 +183,7 @@ def test_set_changes_what_is_asked(
     assert (second["temperature"], second["stop"], second["top_k"]) == (0.9, (), 7)
     assert second["chat_template_kwargs"] == {}
     err = capsys.readouterr().err
-    assert "top_k must be an integer >= -1, not 'many'" in err
+    assert "top_k must be an integer in [-1, 2147483647], not 'many'" in err
     assert "top_p must be a finite number in [0, 1], not 7.0" in err
     assert "there is no tmperature to set; did you mean temperature?" in err
     assert "think is one of auto, on, off" in err
@@ -432,7 +433,7 @@ def command(tmp_path: Path) -> Iterator[Any]:
 
 
 def test_in_a_terminal(command: Any, model: str, tmp_path: Path) -> None:
-    terminal = Terminal(command, "run", model, "--temp", "0", "-n", "400")
+    terminal = Terminal(command, "run", model, "--temp", "0", "-n", "4000")
     terminal.wait_for(PROMPT)
     terminal.type("first\x1b\rsecond\r")  # Alt-Enter
     terminal.wait_for(ENTERED + r"[\s\S]*?([^\x1b\s])\1{4}")  # this model repeats itself
@@ -474,3 +475,59 @@ def test_is_left_by_two_interrupts(command: Any, model: str) -> None:
     terminal.wait_for(PROMPT)
     terminal.type("\x03")
     assert terminal.close() == 0
+
+
+@pytest.mark.parametrize("command", ["/file", "/load", "/save"])
+@pytest.mark.parametrize("path", ["~nobodyatall/x", "a\0b", "a" * 300, "\0"])
+def test_what_is_no_path_does_not_end_the_chat(
+    fake: type[FakeLlama],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    path: str,
+) -> None:
+    asked, _ = converse(fake, monkeypatch, f"{command} {path}", "one")
+    assert asked == [[user("one")]]
+    assert "is no path: " in capsys.readouterr().err
+
+
+def test_no_answer_to_a_question_is_no(
+    fake: type[FakeLlama], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "held").write_text("mine")
+    asked, _ = converse(fake, monkeypatch, "/save held", EOFError(), "one")
+    assert asked == [[user("one")]] and (tmp_path / "held").read_text() == "mine"
+
+
+def test_messages_have_lines_after_a_question(
+    fake: type[FakeLlama], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What prompt_toolkit is given for one prompt stays for the next ones."""
+    (tmp_path / "held").write_text("mine")
+    given: list[Any] = []
+    real = Lines.prompt
+
+    def prompt(self: Lines, message: str, default: str = "", **rest: Any) -> str:
+        given.append(rest.get("multiline"))
+        return real(self, message, default, **rest)
+
+    monkeypatch.setattr(Lines, "prompt", prompt)
+    converse(fake, monkeypatch, "/save held", "n", "one")
+    assert given == [True, False, True, True]
+
+
+def test_endless_files_are_no_conversations() -> None:
+    with pytest.raises(ParameterError, match="it is no file"):
+        Conversation.load(Path("/dev/zero"))
+
+
+def test_history_that_can_no_longer_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    history = editor._history()
+    shutil.rmtree(tmp_path / "state")
+    history.append_string("one")
+    history.append_string("two")
+    assert capsys.readouterr().err.count("no history is kept from here on") == 1
+    assert history.get_strings()[-2:] == ["one", "two"]

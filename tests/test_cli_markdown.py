@@ -175,3 +175,20 @@ def test_no_escape_sequence_comes_of_text(monkeypatch: pytest.MonkeyPatch) -> No
     plain = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]", "", file.getvalue())
     assert "\x1b" not in plain and "\x9b" not in plain
     assert "&#27;[31mred &#x9b;2J \\(x\\) &amp;" in plain
+
+
+def test_drawing_a_long_block_leaves_time_for_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, drawings = 0.0, 0
+
+    def rendered(self: MarkdownWriter, source: str, columns: int) -> list[str]:
+        nonlocal clock, drawings
+        clock, drawings = clock + 1.0, drawings + 1  # a slow one
+        return [source]
+
+    monkeypatch.setattr(MarkdownWriter, "_rendered", rendered)
+    monkeypatch.setattr(markdown.time, "monotonic", lambda: clock)
+    writer = MarkdownWriter(TerminalFile())
+    for _ in range(100):
+        clock += 0.1  # the model's share of it
+        writer.write("word ")
+    assert 2 <= drawings <= 4

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -149,3 +151,40 @@ def test_from_the_command_line(path: Path, tmp_path: Path, monkeypatch: pytest.M
     assert len(json.loads((tmp_path / "chat" / "index.json").read_text())["tokens"]) > len(raw_ids)
     assert dump.main([str(tmp_path / "raw"), str(tmp_path / "again")]) == 0
     assert dump.main([str(tmp_path / "raw"), str(tmp_path / "chat")]) == 2
+
+
+def test_a_dump_that_fails_leaves_nothing(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also a full disk, which no mapped file may meet: RLIMIT_FSIZE stands in for it."""
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2000, old[1]))
+        with pytest.raises(ParameterError, match="cannot write the dump into"):
+            dump.write(session(path), IDS, tmp_path / "a")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert list((tmp_path / "a").iterdir()) == []
+
+    def stop(file: object, header: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(np.lib.format, "write_array_header_1_0", stop)
+        dump.write(session(path), IDS, tmp_path / "a")
+    assert dump.write(session(path), IDS, tmp_path / "a")
+
+
+def test_other_files_are_not_removed(path: Path, tmp_path: Path) -> None:
+    dump.write(session(path), IDS, tmp_path / "a")
+    (tmp_path / "a" / "mine.npy").write_bytes(b"mine")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "index.json").write_text("{}")
+    (tmp_path / "b" / "mine.npy").write_bytes(b"mine")
+    for name in "ab":
+        with pytest.raises(ParameterError, match="no dump"):
+            dump.write(session(path), IDS, tmp_path / name)
+        assert (tmp_path / name / "mine.npy").read_bytes() == b"mine"
+    assert (tmp_path / "a" / "logits.npy").exists()

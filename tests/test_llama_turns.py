@@ -258,3 +258,9 @@ def test_the_interpreter_exits_cleanly_with_a_stream_open(path: Path) -> None:
         [sys.executable, "-c", code, str(path)], capture_output=True, timeout=60, check=True
     )
     assert done.stderr == b""
+
+
+@pytest.mark.parametrize("name", ["self", "messages", "tools", "tokenizer", "n_ctx", "special_in_content"])
+def test_no_variable_takes_the_place_of_our_own(llm: Llama, name: str) -> None:
+    with pytest.raises(ParameterError, match=f"{name} is not the caller's to give"):
+        llm.create_chat_completion(MESSAGES, chat_template_kwargs={name: 1})

@@ -108,6 +108,8 @@ def test_tokenizer_and_template(path: Path) -> None:
         ({"kv_overrides": {"llama.block_count": 2**64}}, "must map metadata keys"),
         ({"kv_overrides": {"llama.block_count": None}}, "must map metadata keys"),
         ({"kv_overrides": {"": 1}}, "must map metadata keys"),
+        ({"kv_overrides": {"\ud800": 1}}, "must map metadata keys"),
+        ({"kv_overrides": {"general.name": "\udcff"}}, "must map metadata keys"),
         ({"kv_overrides": {1: 1}}, "must map metadata keys"),
         ({"kv_overrides": [1]}, "must map metadata keys"),
         ({"kv_overrides": ""}, "must map metadata keys"),

@@ -59,6 +59,8 @@ def test_every_field_has_one_spec_that_its_default_satisfies(cls: type) -> None:
         ("dry_sequence_breakers", [""]), ("dry_sequence_breakers", 5), ("mirostat_mode", 3),
         ("mirostat_tau", -1), ("min_tokens", -1), ("samplers", ["top_q"]), ("samplers", "top_k,top_k"),
         ("samplers", [1]), ("samplers", [""]),
+        ("top_k", 2**31), ("penalty_last_n", 2**31), ("dry_allowed_length", 2**70), ("logprobs", 2**70),
+        ("dry_penalty_last_n", 2**31),
         ("logit_bias", {"\u00b2": 0}),
     ],
 )  # fmt: skip

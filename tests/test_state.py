@@ -234,10 +234,9 @@ def test_cache_of_ones_own(llm: Llama) -> None:
     llm.set_cache(cache)  # type: ignore[arg-type]
     text(llm, PROMPT)
     assert list(llm(PROMPT, max_tokens=3, stream=True)) and cache.asked == 2 and cache.state is not None
-    for junk in (5, "x", object()):
-        if not hasattr(junk, "__setitem__"):
-            with pytest.raises(ParameterError, match="LlamaRAMCache"):
-                llm.set_cache(junk)  # type: ignore[arg-type]
+    for junk in (5, "x", object(), {}, []):
+        with pytest.raises(ParameterError, match="LlamaRAMCache"):
+            llm.set_cache(junk)  # type: ignore[arg-type]
 
 
 def test_the_next_turn_after_a_restart(path: Path, llm: Llama, tmp_path: Path) -> None:

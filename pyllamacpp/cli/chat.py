@@ -75,7 +75,7 @@ class Chat:
         while True:
             draft, self._draft = self._draft, ""
             try:
-                text = self._session.prompt("> ", default=draft)
+                text = self._session.prompt("> ", default=draft, multiline=True)
                 interrupted = False
                 self._obey(text)
             except (EOFError, Leave):
@@ -267,10 +267,20 @@ class Chat:
     def _path(self, argument: str) -> Path:
         if not argument:
             raise ParameterError("a path has to follow the command")
-        return Path(argument.strip("'\"") if argument[0] in "'\"" else argument).expanduser()
+        try:
+            path = Path(argument.strip("'\"") if argument[0] in "'\"" else argument).expanduser()
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                path.stat()
+        except (OSError, ValueError, RuntimeError) as error:  # too long; a zero byte; ~nobody
+            why = error.strerror if isinstance(error, OSError) else error
+            raise ParameterError(f"{argument!r} is no path: {why}") from None
+        return path
 
     def _agrees(self, question: str) -> bool:
-        answer = self._session.prompt(f"{question} [y/N] ", multiline=False)
+        try:
+            answer = self._session.prompt(f"{question} [y/N] ", default="", multiline=False)
+        except EOFError:  # no answer; the chat goes on
+            return False
         return answer.strip().lower() in ("y", "yes")
 
 

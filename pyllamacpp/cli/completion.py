@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 
@@ -63,15 +64,15 @@ def complete_model(begun: str) -> list[str]:
     folder, _, start = begun.rpartition("/")
     try:
         found = sorted(Path(folder or ("/" if begun.startswith("/") else ".")).expanduser().iterdir())
-    except (OSError, RuntimeError):
+    except (OSError, RuntimeError, ValueError):
         found = []
     prefix = begun[: len(begun) - len(start)]
     paths = [
-        f"{prefix}{path.name}{'/' if path.is_dir() else ''}"
+        f"{prefix}{path.name}{'/' if os.path.isdir(path) else ''}"
         for path in found
         if path.name.startswith(start)
         and (start or path.name[0] != ".")
-        and (path.is_dir() or path.suffix == ".gguf")
+        and (os.path.isdir(path) or path.suffix == ".gguf")
     ]
     names = dict.fromkeys([*ALIASES, *complete_cached("")])
     return [name for name in names if name.startswith(begun)] + paths

@@ -94,6 +94,8 @@ def _read(path: Path) -> list[Message]:
     def refuse(why: str) -> ParameterError:
         return ParameterError(f"{path} is no saved conversation: {why}")
 
+    if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe may have no end
+        raise ParameterError(f"cannot read {path}: it is no file")
     try:
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise refuse("it is no regular file")

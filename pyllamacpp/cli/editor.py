@@ -150,6 +150,8 @@ def _history() -> History:
 class _PrivateHistory(FileHistory):
     """Like a shell's: what begins with a blank is not remembered. A full disk costs the history, no chat."""
 
+    _told = False
+
     def append_string(self, string: str) -> None:
         if not string.startswith(" "):
             super().append_string(string)
@@ -158,7 +160,9 @@ class _PrivateHistory(FileHistory):
         try:
             super().store_string(string)
         except OSError as error:
-            print(dimmed(f"not kept in the history: {error.strerror}"), file=sys.stderr)
+            if not self._told:
+                print(dimmed(f"\nno history is kept from here on: {error}"), file=sys.stderr)
+            self._told = True
 
 
 def _shorten(path: Path) -> None:

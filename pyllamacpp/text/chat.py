@@ -33,7 +33,7 @@ _LONGEST_DATE = 200  # characters of a date's format
 _DEEPEST = 64  # levels of nesting in messages
 _WANTS_SHORT_IDS = re.compile(r"id\s*\|\s*length\s*!=\s*9\b")
 _ASKS_FOR_NONE = re.compile(r"\btools\s+is\s+(?:not\s+)?none\b")
-_TAKEN = frozenset(["messages", "tools", "tokenizer", "special_in_content", "n_ctx"])  # no caller's variables
+_TAKEN = frozenset(["self", "messages", "tools", "tokenizer", "special_in_content", "n_ctx"])  # no caller's
 # Templates make control tokens of roles ("<|user|>"): of these and of those they name themselves.
 _ROLES = frozenset(["system", "developer", "user", "assistant", "tool", "function"])
 
