@@ -49,6 +49,7 @@ class GgufFile:
     def metadata(self) -> dict[str, Any]: ...  # arrays as list[str] or numpy arrays
     @property
     def tensors(self) -> list[TensorInfo]: ...
+    def stop_reading(self) -> None: ...  # every later read is an error, in other threads too
     def tensor(self, name: str) -> npt.NDArray[np.uint8]: ...  # (n_bytes,), a copy
 
 def spm_merges(tokens: list[str], scores: npt.ArrayLike, types: npt.ArrayLike) -> list[tuple[str, str]]: ...

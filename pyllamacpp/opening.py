@@ -115,12 +115,16 @@ def open_model(path: str, load: LoadParams, *, vocab_only: bool) -> Opened:
     weights: Future[_core.Model] | None = None
     n_ctx = None
     with ThreadPoolExecutor(1) as beside:  # weights are read and repacked while the tokenizer is built
-        if not vocab_only:
-            n_ctx = _core.plan_context(file, load.n_ctx)["n_ctx"]
-            weights = beside.submit(_core.Model, file, n_threads=load.n_threads or 0)
-        tokenizer = Tokenizer.from_metadata(metadata, pre=load.pre)
-        chat = choose_format(metadata, tokenizer, name=load.chat_format, template=load.chat_template)
-    model = None if weights is None else weights.result()
+        try:
+            if not vocab_only:
+                n_ctx = _core.plan_context(file, load.n_ctx)["n_ctx"]
+                weights = beside.submit(_core.Model, file, n_threads=load.n_threads or 0)
+            tokenizer = Tokenizer.from_metadata(metadata, pre=load.pre)
+            chat = choose_format(metadata, tokenizer, name=load.chat_format, template=load.chat_template)
+            model = None if weights is None else weights.result()
+        except BaseException:  # Ctrl-C, above all, does not wait for gigabytes
+            file.stop_reading()
+            raise
     pooling_type = metadata.get(f"{metadata.get('general.architecture')}.pooling_type", 0)
     if model is not None:
         _refuse_unread(set(file.unasked_overrides) - metadata.asked)

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 import tiny
 
-from pyllamacpp import Llama, generation, request
-from pyllamacpp.errors import ParameterError
+from pyllamacpp import Llama, _core, generation, opening, request
+from pyllamacpp.errors import ParameterError, PyllamacppError
 
 PROMPT = "the hello and the well"
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
@@ -264,3 +264,26 @@ def test_the_interpreter_exits_cleanly_with_a_stream_open(path: Path) -> None:
 def test_no_variable_takes_the_place_of_our_own(llm: Llama, name: str) -> None:
     with pytest.raises(ParameterError, match=f"{name} is not the caller's to give"):
         llm.create_chat_completion(MESSAGES, chat_template_kwargs={name: 1})
+
+
+def test_an_interrupt_does_not_wait_for_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tiny.write(tmp_path / "m.gguf", "llama", "Q4_0")
+    ended = []
+
+    def endless(file: _core.GgufFile, **arguments: object) -> None:
+        deadline = time.monotonic() + 20
+        try:
+            while time.monotonic() < deadline:
+                file.tensor("output_norm.weight")
+        except PyllamacppError:
+            ended.append("stopped")
+            raise
+
+    def interrupted(*arguments: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(opening._core, "Model", endless)
+    monkeypatch.setattr(opening.Tokenizer, "from_metadata", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Llama(path, verbose=False)
+    assert ended == ["stopped"]

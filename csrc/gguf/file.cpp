@@ -136,6 +136,7 @@ const Tensor* File::tensor(std::string_view name) const {
 }
 
 void File::read(const Tensor& tensor, uint64_t first, std::span<uint8_t> out) const {
+  if (stopped_.load(std::memory_order_relaxed)) throw Error(ErrorKind::io, "reading '" + path_ + "' was stopped");
   shards_[size_t(tensor.shard)].file.read(tensor.offset + first, out);
 }
 

@@ -1,5 +1,6 @@
 // A GGUF model file, or the set of files one was split into: its header read and validated once, then immutable.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -47,6 +48,8 @@ class File {
   // Fills `out` with the tensor's bytes from the first-th on. Threads may call it at once. Error bad_file if the file
   // has become too short for that since it was opened.
   void read(const Tensor& tensor, uint64_t first, std::span<uint8_t> out) const;
+  // From now on read() is an error: what another thread loads from the file ends soon, and fails.
+  void stop_reading() const { stopped_.store(true, std::memory_order_relaxed); }
   void check_unchanged() const;  // Error bad_file if a shard has been written to since it was opened
 
  private:
@@ -67,6 +70,7 @@ class File {
   std::vector<Shard> shards_;
   std::vector<Tensor> tensors_;
   std::unordered_map<std::string_view, size_t> index_;
+  mutable std::atomic<bool> stopped_{false};
 };
 
 }  // namespace pllm::gguf

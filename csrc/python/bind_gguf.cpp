@@ -214,6 +214,9 @@ void bind_gguf(py::module_& m) {
           },
           "list[TensorInfo] in file order, shard after shard.")
       .def(
+          "stop_reading", [](const GgufFile& f) { f.file->stop_reading(); },
+          "Make every later read an error: a model that another thread loads from the file fails soon.")
+      .def(
           "tensor", [](const GgufFile& f, const py::str& name) { return tensor_bytes(*f.file, name); }, py::arg("name"),
           "A copy of a tensor's bytes, uint8 of shape (n_bytes,). MissingTensorError if there is none of that name.");
   m.def("spm_merges", &spm_merges, py::arg("tokens"), py::arg("scores"), py::arg("types"),
