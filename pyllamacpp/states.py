@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -135,18 +136,19 @@ def load(context: Context, model: str, state: LlamaState) -> None:
     context.restore(state.input_ids, state.scores, state.pages)
 
 
-class BaseLlamaCache:
+class BaseLlamaCache(ABC):
     """Keeps states by their tokens. Yours may be any object with these two methods."""
 
     def __init__(self, capacity_bytes: int = 2 << 30) -> None:
         self.capacity_bytes = capacity_bytes
 
+    @abstractmethod
     def __getitem__(self, key: Sequence[int]) -> LlamaState:
         """The state whose tokens have the longest common beginning with `key`. Error: KeyError for none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def __setitem__(self, key: Sequence[int], value: LlamaState) -> None:
-        raise NotImplementedError
+        """Keep a state under its tokens."""
 
 
 class LlamaRAMCache(BaseLlamaCache):

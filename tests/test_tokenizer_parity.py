@@ -310,7 +310,7 @@ def test_every_kind(kind: str) -> None:
 def vocabulary(name: str) -> dict[str, Any]:
     path = SHARED / "vocab" / f"ggml-vocab-{name}.gguf"
     if not path.exists():
-        pytest.skip(f"needs {path}")
+        pytest.skip(f"the published vocabulary {path.name} is not here")
     data: dict[str, Any] = _core.GgufFile(str(path)).metadata
     return data
 
