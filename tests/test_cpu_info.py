@@ -103,9 +103,7 @@ def test_intel_hybrid(root: Path, p_cores: int, e_cores: int, expected: list[int
     assert info["threads"] == len(expected)
     assert (info["physical_cores"], info["efficiency_cores"]) == (p_cores + e_cores, e_cores)
     assert f"{p_cores} performance, {e_cores} efficiency" in info["cores_found"]
-    assert (
-        _core.cpu_info_at(str(root), cpus[n_p:])["threads"] == e_cores
-    )  # a cpuset of efficiency cores alone
+    assert _core.cpu_info_at(str(root), cpus[n_p:])["threads"] == e_cores  # a cpuset without the others
 
 
 def test_arm_big_little(root: Path) -> None:
