@@ -10,7 +10,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/select.h"
 #include "backend/cpu/weight_store.h"
-#include "base/cpu_info.h"
+#include "base/cpu_plan.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 
@@ -269,7 +269,7 @@ std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level)
     throw Error(ErrorKind::bad_value, "n_threads must be between 0 and " + std::to_string(kMaxThreads) + ", not " +
                                           std::to_string(n_threads));
   }
-  if (n_threads == 0) n_threads = usable_threads();
+  if (n_threads == 0) n_threads = plan_cpus().count;
   return std::make_unique<CpuBackend>(n_threads, kernels(level));
 }
 

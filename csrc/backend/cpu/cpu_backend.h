@@ -7,7 +7,7 @@
 
 namespace pllm::cpu {
 
-// n_threads 0: usable_threads() of cpu_info.h. level empty: PYLLAMACPP_ISA, else the best this machine has.
+// n_threads 0: plan_cpus() of cpu_plan.h. level empty: PYLLAMACPP_ISA, else the best this machine has.
 std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level);
 
 }  // namespace pllm::cpu
