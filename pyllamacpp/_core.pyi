@@ -92,9 +92,11 @@ class Model:
 class Session:
     """One sequence: KV pages and a position."""
 
-    def __init__(self, model: Model, n_ctx: int) -> None: ...
+    def __init__(self, model: Model, n_ctx: int, *, type_k: str = "f16", type_v: str = "f16") -> None: ...
     @property
     def n_ctx(self) -> int: ...
+    @property
+    def kv_types(self) -> tuple[str, str]: ...  # of keys, of values
     @property
     def n_tokens(self) -> int: ...
     @property
@@ -120,7 +122,15 @@ class MemoryPlan(TypedDict):
     n_ctx: int
     total_bytes: int
 
-def plan_context(file: GgufFile, n_ctx: int | None = None, *, weights_loaded: bool = False) -> MemoryPlan: ...
+def plan_context(
+    file: GgufFile,
+    n_ctx: int | None = None,
+    *,
+    weights_loaded: bool = False,
+    type_k: str = "f16",
+    type_v: str = "f16",
+) -> MemoryPlan: ...
+def kv_types() -> dict[str, int | None]: ...  # what keys and values can be kept as -> GGML's number
 def architectures() -> dict[str, str]: ...  # general.architecture -> the models that people know it by
 
 class MachineInfo(TypedDict):

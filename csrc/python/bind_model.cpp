@@ -11,6 +11,7 @@
 #include "model/session.h"
 #include "python/bindings.h"
 #include "python/gguf_file.h"
+#include "python/kv_types.h"
 #include "python/unlocked.h"
 
 namespace py = pybind11;
@@ -111,9 +112,16 @@ void trace(Session& session, const Tokens& tokens, const py::function& tap) {
   run(session, tokens, Output::logits, Session::Rows::all, &show);
 }
 
-py::dict plan_context(const GgufFile& gguf, std::optional<int> n_ctx, bool weights_loaded) {
+std::shared_ptr<Session> new_session(std::shared_ptr<const Model> model, int n_ctx, const std::string& type_k,
+                                     const std::string& type_v) {
+  return std::make_shared<Session>(std::move(model), n_ctx, kv_types(type_k, type_v));
+}
+
+py::dict plan_context(const GgufFile& gguf, std::optional<int> n_ctx, bool weights_loaded, const std::string& type_k,
+                      const std::string& type_v) {
   const auto backend = make_backend({1, {}});
-  const MemoryPlan plan = plan_memory(*gguf.file, *backend, available_memory(), weights_loaded, n_ctx);
+  const MemoryPlan plan = plan_memory(*gguf.file, *backend, available_memory(), weights_loaded, n_ctx,
+                                      kv_types(type_k, type_v));
   py::dict d;
   d["available"] = plan.available;
   d["weight_bytes"] = plan.weight_bytes;
@@ -163,13 +171,21 @@ void bind_model(py::module_& m) {
       .def_property_readonly("isa", [](const Model& self) { return std::string(self.backend().level()); })
       .def_property_readonly("n_threads", [](const Model& self) { return self.backend().n_threads(); })
       .def_property_readonly("weight_bytes", [](const Model& self) { return self.weights().bytes; })
-      .def_property_readonly("kv_bytes_per_token", [](const Model& self) {
-        return self.backend().kv_page_bytes(self.kv_shape()) / size_t(kPageTokens);
-      });
+      .def(
+          "kv_bytes_per_token",
+          [](const Model& self, const std::string& type_k, const std::string& type_v) {
+            return self.backend().kv_page_bytes(self.kv_shape(kv_types(type_k, type_v))) / size_t(kPageTokens);
+          },
+          py::kw_only(), py::arg("type_k") = "f16", py::arg("type_v") = "f16");
 
-  py::class_<Session>(m, "Session")
-      .def(py::init<std::shared_ptr<const Model>, int>(), py::arg("model"), py::arg("n_ctx"))
+  py::class_<Session, std::shared_ptr<Session>>(m, "Session")
+      .def(py::init(&new_session), py::arg("model"), py::arg("n_ctx"), py::kw_only(), py::arg("type_k") = "f16",
+           py::arg("type_v") = "f16")
       .def_property_readonly("n_ctx", &Session::n_ctx)
+      .def_property_readonly("kv_types",
+                             [](const Session& s) {
+                               return std::pair(info(s.kv_types().k).name, info(s.kv_types().v).name);
+                             })
       .def_property_readonly("n_tokens", unlocked(&Session::n_tokens))
       .def_property_readonly("kv_bytes", unlocked(&Session::kv_bytes))
       .def("eval", &eval, py::arg("tokens"), py::arg("logits") = "last")
@@ -181,7 +197,13 @@ void bind_model(py::module_& m) {
       .def("truncate", unlocked(&Session::truncate), py::arg("n_tokens"));
 
   m.def("plan_context", &plan_context, py::arg("file"), py::arg("n_ctx") = py::none(), py::kw_only(),
-        py::arg("weights_loaded") = false);
+        py::arg("weights_loaded") = false, py::arg("type_k") = "f16", py::arg("type_v") = "f16");
+  m.def("kv_types", [] {
+    py::dict ids;
+    for (const KvTypeInfo& t : kKvTypes)
+      ids[py::str(t.name)] = t.ggml_id < 0 ? py::object(py::none()) : py::object(py::int_(t.ggml_id));
+    return ids;
+  });
   m.def("architectures", [] {
     py::dict models;  // in the table's order
     for (const Arch& arch : architectures()) models[py::str(arch.name)] = py::str(arch.models);

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from ..hub import ALIASES, DEFAULT_MODEL
-from ..params import SamplingParams, spec, specs
+from ..params import LoadParams, SamplingParams, spec, specs
 from .completion import complete_model
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -92,6 +92,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 LOADING = "Loading"
 _CHATTING = "Chat"
+CacheTypeK = Annotated[str | None, option(LoadParams, "type_k", LOADING)]
+CacheTypeV = Annotated[str | None, option(LoadParams, "type_v", LOADING)]
 TemplateFile = Annotated[
     Path | None,
     typer.Option(

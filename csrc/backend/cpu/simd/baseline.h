@@ -63,6 +63,17 @@ SIMD_INLINE void store_bytes(void* p, I a) {  // the low byte of each int32
   const Bytes v = __builtin_convertvector(a, Bytes);
   std::memcpy(p, &v, sizeof v);
 }
+SIMD_INLINE I load_int8(const void* p) {  // as int16
+  typedef int8_t Bytes __attribute__((vector_size(SIMD_BYTES / 2)));
+  Bytes v;
+  std::memcpy(&v, p, sizeof v);
+  return (I)__builtin_convertvector(v, I16);
+}
+SIMD_INLINE void store_int16(void* p, I a) {  // the low half of each int32
+  typedef int16_t Halves __attribute__((vector_size(SIMD_BYTES / 2)));
+  const Halves v = __builtin_convertvector(a, Halves);
+  std::memcpy(p, &v, sizeof v);
+}
 SIMD_INLINE I and_(I a, I b) { return a & b; }
 SIMD_INLINE I or_(I a, I b) { return a | b; }
 SIMD_INLINE I xor_(I a, I b) { return a ^ b; }
