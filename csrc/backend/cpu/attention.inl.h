@@ -46,7 +46,7 @@ void softmax(float* scores, int first, int last, int low, int high, float softca
         x = select(less(key, setf(float(low))), minus_inf, x);
         x = select(less(key, setf(float(high))), x, minus_inf);
       }
-      storef(s, x);
+      if (softcap != 0.f || edge) storef(s, x);
       top[j] = max(top[j], x);
     }
   }

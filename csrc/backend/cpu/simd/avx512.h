@@ -38,7 +38,11 @@ constexpr int kTileSums = 16;  // registers for sums while a panel is read once
 #define SIMD_DP 1
 #define SIMD_FUSED_SUMS 1
 SIMD_INLINE I dp(I acc, I u, I s) { return _mm512_dpbusd_epi32(acc, u, s); }
-SIMD_INLINE I madd16(I acc, I a, I b) { return _mm512_dpwssd_epi32(acc, a, b); }  // acc + a0 b0 + a1 b1
+// acc + a0 b0 + a1 b1. Not the intrinsic: GCC copies and spills arrays of its sums.
+SIMD_INLINE I madd16(I acc, I a, I b) {
+  asm("vpdpwssd %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
+  return acc;
+}
 #else
 #define SIMD_MADD8 1
 SIMD_INLINE I madd8(I u, I s) { return _mm512_maddubs_epi16(u, s); }  // u0 s0 + u1 s1 in int16, saturating
