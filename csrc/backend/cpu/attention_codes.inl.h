@@ -56,10 +56,13 @@ SIMD_INLINE Coding norm_coding(const float* x, int n, float largest) {
 }
 
 // ---- a query or p, as the products read it: int16 codes, then their scales
+template <class T>
 void prepare_query(float* q, int dim) {
   const float largest = largest_magnitude(q, dim);
   const bool finite = largest < __builtin_inff();
-  const Coding c = finite ? norm_coding(q, dim, largest) : Coding{__builtin_nanf(""), 0.f};
+  const Coding c = !finite              ? Coding{__builtin_nanf(""), 0.f}
+                   : T::kNormIsBounded ? norm_coding(q, dim, largest)
+                                       : coding(largest, kLargestCode);
   int16_t codes[kMaxDim];
   for (int d = 0; d < dim; d += kLanes) {
     const F x = finite ? load_part(q + d, dim - d) : setf(0.f);
@@ -95,14 +98,14 @@ struct TokenCodes {
   using Code = int16_t;
   using Step = float;
   static constexpr int kGroup = kMaxDim;        // dims that share a scale
-  static constexpr bool kSumsAreBounded = true;  // of p's codes
+  static constexpr bool kNormIsBounded = true, kSumsAreBounded = true;  // of queries; of p
   SIMD_INLINE F load_steps(const uint8_t* steps, int t) { return loadf((const float*)steps + t); }
 };
 struct BlockCodes {
   using Code = int8_t;
   using Step = Half;
   static constexpr int kGroup = 32;
-  static constexpr bool kSumsAreBounded = false;
+  static constexpr bool kNormIsBounded = false, kSumsAreBounded = false;
   SIMD_INLINE F load_steps(const uint8_t* steps, int t) { return load_half((const Half*)steps + t); }
 };
 
@@ -300,7 +303,7 @@ void store_code_value(uint8_t* values, int t, int head_dim_v, const float* v) {
 
 template <class T>
 constexpr KeyKernels kCodeKeys = {
-    .store = store_code_key<T>, .prepare = prepare_query, .scores = code_rows<T, true>};
+    .store = store_code_key<T>, .prepare = prepare_query<T>, .scores = code_rows<T, true>};
 template <class T>
 constexpr ValueKernels kCodeValues = {.store = store_code_value<T>, .add = code_rows<T, false>};
 
