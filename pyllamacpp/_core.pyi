@@ -56,11 +56,24 @@ def spm_merges(tokens: list[str], scores: npt.ArrayLike, types: npt.ArrayLike) -
 
 # Models
 
+class Work(TypedDict):
+    bytes: int  # of weights
+    int8_macs: int
+    float_macs: int
+
 @final
 class Model:
     """Weights, repacked and immutable. n_threads 0: chosen; isa "": the best this CPU has."""
 
-    def __init__(self, file: GgufFile, *, n_threads: int = 0, isa: str = "") -> None: ...
+    def __init__(
+        self, file: GgufFile, *, n_threads: int = 0, isa: str = "", profile: bool = False
+    ) -> None: ...
+    def take_profile(self) -> dict[str, float]: ...  # seconds by class of operation since the last call
+    @property
+    def layers_work(self) -> Work: ...  # of one token through all layers
+    @property
+    def head_work(self) -> Work: ...  # of one row of logits
+    def kv_bytes_read(self, n_keys: int) -> int: ...  # by a token that sees n_keys
     @property
     def arch(self) -> str: ...
     @property
@@ -215,6 +228,21 @@ class Panels:
     def read(self) -> int: ...  # reads it all and computes next to nothing: the limit to compare with
     @property
     def n_bytes(self) -> int: ...
+
+@final
+class Limits:
+    """What this machine can do at most, measured. n_threads 0: chosen."""
+
+    n_patterns: int
+    def __init__(self, level: str, n_threads: int) -> None: ...
+    def read(
+        self, n_bytes: int, *, seconds: float = 0.5
+    ) -> tuple[float, str]: ...  # bytes a second, and by which pattern
+    def peak(
+        self, kind: Literal["int8", "f32", "bf16"], *, seconds: float = 0.1
+    ) -> float: ...  # products a second; 0: this CPU has no such instruction
+    def sum(self, pattern: int, data: npt.NDArray[np.uint8]) -> int: ...  # of its int32, modulo 2^32
+    def count(self, kind: Literal["int8", "f32", "bf16"], rounds: int) -> int: ...  # the products added up
 
 def matmul_oracle(format: str, raw: npt.NDArray[np.uint8], x: _Float32) -> _Float32: ...
 def cpu_info_at(root: str, cpus: list[int]) -> MachineInfo: ...  # as <root>/proc and <root>/sys tell

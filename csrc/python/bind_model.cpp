@@ -2,13 +2,17 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <array>
+#include <mutex>
 #include <optional>
 
+#include "backend/profiled.h"
 #include "backend/registry.h"
 #include "base/cpu_info.h"
 #include "base/error.h"
 #include "model/memory_plan.h"
 #include "model/session.h"
+#include "model/work.h"
 #include "python/bindings.h"
 #include "python/gguf_file.h"
 #include "python/unlocked.h"
@@ -19,9 +23,33 @@ namespace {
 
 using Tokens = py::array_t<int32_t, py::array::c_style>;
 
-std::shared_ptr<Model> load_model(const GgufFile& gguf, int n_threads, const std::string& isa) {
+std::shared_ptr<Model> load_model(const GgufFile& gguf, int n_threads, const std::string& isa, bool profile) {
   const Unlocked unlocked;
-  return std::make_shared<Model>(gguf.file, make_backend({n_threads, isa}));
+  auto backend = make_backend({n_threads, isa});
+  if (profile) backend = profiled(std::move(backend));
+  return std::make_shared<Model>(gguf.file, std::move(backend));
+}
+
+py::dict take_profile(const Model& model) {
+  auto* backend = dynamic_cast<ProfiledBackend*>(&model.backend());
+  if (!backend) throw Error(ErrorKind::bad_value, "this model was not opened with profile=True");
+  std::array<double, size_t(kOpClassCount)> seconds;
+  {
+    const Unlocked unlocked;
+    const std::lock_guard turn(model.turn());
+    seconds = backend->take_profile();
+  }
+  py::dict d;
+  for (size_t i = 0; i < seconds.size(); i++) d[py::str(std::string(kOpClassNames[i]))] = seconds[i];
+  return d;
+}
+
+py::dict as_dict(const Work& work) {
+  py::dict d;
+  d["bytes"] = work.bytes;
+  d["int8_macs"] = work.int8_macs;
+  d["float_macs"] = work.float_macs;
+  return d;
 }
 
 Session::Rows which_rows(const std::string& name) {
@@ -150,7 +178,12 @@ auto hparam(T Hparams::* field) {
 
 void bind_model(py::module_& m) {
   py::class_<Model, std::shared_ptr<Model>>(m, "Model")
-      .def(py::init(&load_model), py::arg("file"), py::kw_only(), py::arg("n_threads") = 0, py::arg("isa") = "")
+      .def(py::init(&load_model), py::arg("file"), py::kw_only(), py::arg("n_threads") = 0, py::arg("isa") = "",
+           py::arg("profile") = false)
+      .def("take_profile", &take_profile)
+      .def_property_readonly("layers_work", [](const Model& self) { return as_dict(layers_work(self)); })
+      .def_property_readonly("head_work", [](const Model& self) { return as_dict(head_work(self)); })
+      .def("kv_bytes_read", &kv_bytes_read, py::arg("n_keys"))
       .def_property_readonly("arch", hparam(&Hparams::arch))
       .def_property_readonly("n_vocab", hparam(&Hparams::n_vocab))
       .def_property_readonly("n_embd", hparam(&Hparams::n_embd))

@@ -93,6 +93,23 @@ struct AttentionKernels {
   void (*finish)(int head_dim_v, float total_sum, const float* total_acc, float* out);  // out = acc / sum
 };
 
+// Loops that measure the machine (limits.h): they do one thing and nothing else.
+struct ReadPattern {
+  const char* name;
+  uint32_t (*sum)(const uint8_t* p, size_t bytes);  // of all int32 of p; bytes: a multiple of kReadGrain
+};
+inline constexpr size_t kReadGrain = 4096;
+inline constexpr int kReadPatterns = 5;
+struct Peak {
+  uint64_t (*multiply)(int rounds);  // returns the products it has added up: rounds x macs. null: the level has none
+  int macs;                          // of a round
+};
+inline constexpr int kMaxRounds = 1 << 20;  // sums stay exact
+struct LimitKernels {
+  ReadPattern read[kReadPatterns];
+  Peak int8, f32;
+};
+
 struct KernelTable {
   const char* level;                               // its name in base/isa.h
   MatmulKernels matmul[kFormatCount];              // by Format
@@ -101,6 +118,7 @@ struct KernelTable {
   // may lack the instructions.
   const ElementwiseKernels* elementwise;
   const AttentionKernels* attention;  // KV pages of f16
+  LimitKernels limits;
 };
 
 // Levels that differ only in integer products share these: IsaLevel::floats.

@@ -3,6 +3,7 @@
 #pragma once
 #include "backend/cpu/simd/dot.inl.h"
 // after the dots
+#include "backend/cpu/limits.inl.h"
 #include "backend/cpu/matmul.inl.h"
 #include "backend/cpu/repack.h"
 
@@ -24,7 +25,8 @@ constexpr KernelTable make_table(const char* level, const ElementwiseKernels* el
           },
           {activation_kernels<Activation::f32>(), activation_kernels<Activation::q8>()},
           elementwise,
-          attention};
+          attention,
+          limit_kernels()};
 }
 
 }  // namespace
