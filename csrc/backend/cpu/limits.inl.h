@@ -38,44 +38,42 @@ uint32_t read_all(const uint8_t* p, size_t bytes) {
 
 constexpr int kPeakRows = kTokens / 4, kPeakCols = 4;  // accumulators, as a tile has them: more would spill
 
-template <class T>
-uint64_t total_of(const T (&acc)[kPeakRows][kPeakCols]) {
+SIMD_INLINE void store_lanes(float* p, F v) { storef(p, v); }
+SIMD_INLINE void store_lanes(int32_t* p, I v) { storei(p, v); }
+
+// Every loop over accumulators is unrolled, or they would live in memory.
+template <class Lane, class T>
+SIMD_INLINE uint64_t total_of(const T (&acc)[kPeakRows][kPeakCols]) {
+  Lane lanes[kPeakRows * kPeakCols * kLanes];
+  SIMD_UNROLL for (int r = 0; r < kPeakRows; r++) SIMD_UNROLL for (int c = 0; c < kPeakCols; c++)
+      store_lanes(lanes + (r * kPeakCols + c) * kLanes, acc[r][c]);
   uint64_t total = 0;
-  for (const auto& row : acc) {
-    for (const T& v : row) {
-      if constexpr (sizeof(v) == sizeof(F) && __is_same(T, F)) {
-        float lanes[kLanes];
-        storef(lanes, v);
-        for (const float lane : lanes) total += uint64_t(lane);
-      } else {
-        int32_t lanes[kLanes];
-        storei(lanes, v);
-        for (const int32_t lane : lanes) total += uint64_t(lane);
-      }
-    }
-  }
+  for (const Lane lane : lanes) total += uint64_t(lane);
   return total;
 }
 
-template <class T, class Step>
-uint64_t multiply_ones(int rounds, T zero, T one, Step step) {
+template <class Lane, class T, class Step>
+SIMD_INLINE uint64_t multiply_ones(int rounds, T zero, T one, Step step) {
   T acc[kPeakRows][kPeakCols], a[kPeakRows], b[kPeakCols];
-  for (auto& row : acc)
-    for (T& v : row) v = zero;
-  for (T& v : a) v = one;
-  for (T& v : b) v = one;
-  for (T& v : b) opaque(v);
+  SIMD_UNROLL for (int r = 0; r < kPeakRows; r++) {
+    a[r] = one;
+    SIMD_UNROLL for (int c = 0; c < kPeakCols; c++) acc[r][c] = zero;
+  }
+  SIMD_UNROLL for (int c = 0; c < kPeakCols; c++) {
+    b[c] = one;
+    opaque(b[c]);
+  }
   SIMD_ROLLED for (int i = 0; i < rounds; i++) {
     SIMD_UNROLL for (int r = 0; r < kPeakRows; r++) {
       opaque(a[r]);
-      SIMD_UNROLL for (int c = 0; c < kPeakCols; c++) step(acc[r][c], a[r], b[c]);
+      SIMD_UNROLL for (int c = 0; c < kPeakCols; c++) acc[r][c] = step(acc[r][c], a[r], b[c]);
     }
   }
-  return total_of(acc);
+  return total_of<Lane>(acc);
 }
 
 uint64_t multiply_floats(int rounds) {
-  return multiply_ones(rounds, setf(0), setf(1), [](F& acc, F a, F b) SIMD_FN { acc = fma(a, b, acc); });
+  return multiply_ones<float>(rounds, setf(0), setf(1), [](F acc, F a, F b) SIMD_FN { return fma(a, b, acc); });
 }
 
 #if defined(SIMD_MADD8)
@@ -83,9 +81,11 @@ uint64_t multiply_floats(int rounds) {
 // As codes of 4 bits allow: int16 sums over 8 words, widened once.
 uint64_t multiply_bytes(int rounds) {
   I acc[kPeakRows][kPeakCols], a[kPeakRows], b = set8(1);
-  for (auto& row : acc)
-    for (I& v : row) v = set32(0);
-  for (I& v : a) v = set8(1);
+  SIMD_UNROLL for (int r = 0; r < kPeakRows; r++) {
+    a[r] = set8(1);
+    opaque(a[r]);  // else equal rows are one
+    SIMD_UNROLL for (int c = 0; c < kPeakCols; c++) acc[r][c] = set32(0);
+  }
   SIMD_ROLLED for (int i = 0; i < rounds; i++) {
     SIMD_UNROLL for (int c = 0; c < kPeakCols; c++) {
       I sum[kPeakRows];
@@ -94,17 +94,18 @@ uint64_t multiply_bytes(int rounds) {
         SIMD_UNROLL for (int r = 0; r < kPeakRows; r++) sum[r] =
             word == 0 ? madd8(a[r], b) : add16(sum[r], madd8(a[r], b));
       }
-      for (int r = 0; r < kPeakRows; r++) acc[r][c] = madd16(acc[r][c], sum[r], set16(1));
+      SIMD_UNROLL for (int r = 0; r < kPeakRows; r++) acc[r][c] = madd16(acc[r][c], sum[r], set16(1));
     }
   }
-  return total_of(acc);
+  return total_of<int32_t>(acc);
 }
 constexpr int kBytesMacs = 8 * 4 * kLanes;
 
 #else
 
 uint64_t multiply_bytes(int rounds) {
-  return multiply_ones(rounds, set32(0), set8(1), [](I& acc, I a, I b) SIMD_FN { acc = dense_dot(acc, a, b); });
+  return multiply_ones<int32_t>(rounds, set32(0), set8(1),
+                                [](I acc, I a, I b) SIMD_FN { return dense_dot(acc, a, b); });
 }
 constexpr int kBytesMacs = kDotMacs;
 
