@@ -233,8 +233,9 @@ class Panels:
 class Limits:
     """What this machine can do at most, measured. n_threads 0: chosen."""
 
-    n_patterns: int
     def __init__(self, level: str, n_threads: int) -> None: ...
+    @property
+    def patterns(self) -> list[str]: ...
     def read(
         self, n_bytes: int, *, seconds: float = 0.5
     ) -> tuple[float, str]: ...  # bytes a second, and by which pattern

@@ -1,8 +1,8 @@
 """Speed of a model, beside what the machine can do at most.
 
-Tests are llama-bench's: pp512 evaluates 512 random tokens at once, tg64 evaluates 64 one after another, each at a
-depth: with so many tokens in the context already. The forward pass only, no sampling, one warm-up. The machine's
-limits are measured before, between and after the repetitions, because they change with its neighbours.
+Tests are llama-bench's: pp512 evaluates 512 random tokens at once, tg64 evaluates 64 one after another, each
+at a depth: with so many tokens in the context already. The forward pass only, no sampling, one warm-up. The
+machine's limits are measured before, between and after the repetitions: they change with its neighbours.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from . import _core
 from .errors import ParameterError
 
+PeakKind = Literal["int8", "f32", "bf16"]
+
 _WARM_UP = 16  # decoded tokens
 _FILL = 512  # tokens at a time on the way to a depth
 _OUTSIDE = "outside"  # of any operation: the forward pass itself, and Python
 _LARGEST_READ = 1 << 30
+_SECONDS_OF_READING, _SECONDS_OF_A_PEAK = 0.3, 0.05  # of each sample
 _CACHE_FACTOR = 2  # memory read is this much larger than the last cache
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class BenchTest:
     """pp or tg: n tokens at a depth."""
 
     kind: str
@@ -67,9 +70,9 @@ class BenchParams:
             raise ParameterError("nothing to measure: prompt and generation are both 0", "Give -p or -n.")
 
     @property
-    def tests(self) -> list[Test]:
+    def tests(self) -> list[BenchTest]:
         return [
-            Test(kind, n, depth)
+            BenchTest(kind, n, depth)
             for depth in self.depths
             for kind, counts in (("pp", self.n_prompt), ("tg", self.n_gen))
             for n in counts
@@ -95,8 +98,8 @@ class Cost:
         return {"read": self.n_bytes / limits["read"], "arithmetic": arithmetic}
 
 
-def cost(model: _core.Model, test: Test) -> Cost:
-    """Weights count once a pass, of experts those used; logits are made of the last token of a prefill alone."""
+def cost(model: _core.Model, test: BenchTest) -> Cost:
+    """Weights count once a pass, of experts those used; of a prefill the last token alone has logits."""
     layers, head = model.layers_work, model.head_work
     n_heads = 1 if test.kind == "pp" else test.n
     n_passes = 1 if test.kind == "pp" else test.n
@@ -140,7 +143,7 @@ class Runner:
         self.profile: dict[str, dict[str, float]] = {}
         self._take_profile()
 
-    def seconds(self, test: Test) -> float:
+    def seconds(self, test: BenchTest) -> float:
         session = self._session(test.depth)
         while session.n_tokens < test.depth:  # in parts, between which Ctrl-C is answered
             self._eval(session, min(_FILL, test.depth - session.n_tokens))
@@ -167,7 +170,7 @@ class Runner:
     def _take_profile(self) -> dict[str, float]:
         return self.model.take_profile() if self._profile else {}
 
-    def _add_profile(self, test: Test, took: float) -> None:
+    def _add_profile(self, test: BenchTest, took: float) -> None:
         if not self._profile:
             return
         inside = self._take_profile()
@@ -180,23 +183,25 @@ class Meter:
     """Samples of the machine's limits, on the threads and at the level of a model."""
 
     def __init__(self, model: _core.Model, working_sets: Sequence[int]) -> None:
-        """working_sets: bytes that are read over and over; each has a read bandwidth of its own, caches included."""
+        """working_sets: bytes read over and over; caches give each a bandwidth of its own."""
         self._limits = _core.Limits(model.isa, model.n_threads)
         largest = max(_LARGEST_READ, _CACHE_FACTOR * last_cache_bytes())
         self.memory_bytes = min(largest, _core.cpu_info()["memory_available"] // 4)
         self._sizes = {n: min(n, self.memory_bytes) for n in working_sets}
-        self.read: dict[int, list[float]] = {n: [] for n in sorted({self.memory_bytes, *self._sizes.values()})}
-        self.peaks: dict[str, list[float]] = {"int8": [], "f32": [], "bf16": []}
+        self.read: dict[int, list[float]] = {
+            n: [] for n in sorted({self.memory_bytes, *self._sizes.values()})
+        }
+        self.peaks: dict[PeakKind, list[float]] = {"int8": [], "f32": [], "bf16": []}
         self.pattern = ""
 
     def sample(self) -> None:
         for n, rates in self.read.items():
-            rate, pattern = self._limits.read(n, seconds=0.3)
+            rate, pattern = self._limits.read(n, seconds=_SECONDS_OF_READING)
             if n == self.memory_bytes and rate > max(rates, default=0):
                 self.pattern = pattern
             rates.append(rate)
         for kind, rates in self.peaks.items():
-            rates.append(self._limits.peak(kind, seconds=0.05))
+            rates.append(self._limits.peak(kind, seconds=_SECONDS_OF_A_PEAK))
 
     def limits(self, working_set: int) -> dict[str, float]:
         """Medians, after the first sample: bytes a second of that working set, products a second."""
@@ -220,7 +225,7 @@ class Meter:
 class Row:
     """A test's results: tokens a second, run by run."""
 
-    test: Test
+    test: BenchTest
     cost: Cost
     rates: list[float] = field(default_factory=list)
 
@@ -295,7 +300,7 @@ class Bench:
 
 
 def _runs(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """By depth; with several sizes of prompts or answers an entry each, `n_prompt` and `n_gen` telling which."""
+    """By depth, and by size where there are several: `n_prompt` and `n_gen` tell which."""
     runs: list[dict[str, Any]] = []
     by_depth: dict[int, dict[str, list[Row]]] = {}
     for row in rows:

@@ -51,7 +51,7 @@ uint64_t count(cpu::Limits& limits, const std::string& kind, int rounds) {
 void bind_limits(py::module_& m) {
   py::class_<cpu::Limits>(m, "Limits")
       .def(py::init<const std::string&, int>(), py::arg("level"), py::arg("n_threads"))
-      .def_property_readonly_static("n_patterns", [](const py::object&) { return cpu::kReadPatterns; })
+      .def_property_readonly("patterns", &cpu::Limits::patterns)
       .def("read", &read, py::arg("n_bytes"), py::kw_only(), py::arg("seconds") = 0.5)
       .def("peak", &peak, py::arg("kind"), py::kw_only(), py::arg("seconds") = 0.1)
       .def("sum", &sum, py::arg("pattern"), py::arg("data"))

@@ -20,49 +20,36 @@ if TYPE_CHECKING:
 _KV_TYPES = ("f16",)
 
 
+def _list(name: str, flag: str, help: str, panel: str | None = None) -> Any:
+    return typer.Option(name, flag, metavar="N,…", help=help, rich_help_panel=panel)
+
+
+def _loading(*names: str, metavar: str, help: str, shown: bool | str = True) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, show_default=shown, rich_help_panel=LOADING)
+
+
 @guarded
 def bench(
     model: OptionalModelArgument = None,
     model_m: ModelOption = None,
-    n_prompt: Annotated[
-        str, typer.Option("--n-prompt", "-p", metavar="N,…", help="Tokens of a prefill; 0: none.")
-    ] = "512",
-    n_gen: Annotated[
-        str, typer.Option("--n-gen", "-n", metavar="N,…", help="Tokens to decode; 0: none.")
-    ] = "64",
-    n_depth: Annotated[
-        str, typer.Option("--n-depth", "-d", metavar="N,…", help="Tokens in the context before.")
-    ] = "0",
-    n_threads: Annotated[
-        str, typer.Option("--threads", "-t", metavar="N,…", help="Threads; 0: chosen.", rich_help_panel=LOADING)
-    ] = "0",
+    n_prompt: Annotated[str, _list("--n-prompt", "-p", "Tokens of a prefill; 0: none.")] = "512",
+    n_gen: Annotated[str, _list("--n-gen", "-n", "Tokens to decode; 0: none.")] = "64",
+    n_depth: Annotated[str, _list("--n-depth", "-d", "Tokens in the context before.")] = "0",
     repetitions: Annotated[int, typer.Option("--repetitions", "-r", metavar="N", help="Runs of a test.")] = 5,
-    type_k: Annotated[
-        str, typer.Option("--cache-type-k", "--ctk", metavar="TYPE", rich_help_panel=LOADING, help="Of keys.")
-    ] = "f16",
-    type_v: Annotated[
-        str, typer.Option("--cache-type-v", "--ctv", metavar="TYPE", rich_help_panel=LOADING, help="Of values.")
-    ] = "f16",
+    profile: Annotated[bool, typer.Option("--profile", help="Show what the time goes into.")] = False,
+    n_threads: Annotated[str, _list("--threads", "-t", "Threads; 0: chosen.", LOADING)] = "0",
+    type_k: Annotated[str, _loading("--cache-type-k", "--ctk", metavar="TYPE", help="Of keys.")] = "f16",
+    type_v: Annotated[str, _loading("--cache-type-v", "--ctv", metavar="TYPE", help="Of values.")] = "f16",
     isa: Annotated[
-        str,
-        typer.Option(
-            "--isa",
-            metavar="LEVEL",
-            rich_help_panel=LOADING,
-            help="Instruction-set level.",
-            show_default="the best",
-        ),
+        str, _loading("--isa", metavar="LEVEL", help="Instruction-set level.", shown="the best")
     ] = "",
-    profile: Annotated[
-        bool, typer.Option("--profile", help="Tell how much of the time each kind of operation takes.")
-    ] = False,
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
     """Measure speed, beside the machine's limits.
 
-    Tests are llama-bench's: random tokens, forward pass only. Each is shown with the share that it reaches of
-    what reading its bytes, or computing its products, takes at the least: limits that are measured in between.
+    Tests are llama-bench's: random tokens, forward pass only. Each is shown with its share of the limit: what
+    reading its bytes, or computing its products, takes at the least here, as measured in between.
     """
     from ..bench import Bench, BenchParams
     from ..hub import resolve

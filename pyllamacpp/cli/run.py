@@ -17,12 +17,12 @@ from .guard import INTERRUPTED, guarded
 from .options import (
     LOADING,
     Dump,
+    ModelOption,
     NoHistory,
     OptionalModelArgument,
     Plain,
     Reasoning,
     Repair,
-    ModelOption,
     TemplateFile,
     TemplateVariables,
     Think,

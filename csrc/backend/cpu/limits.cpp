@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backend/cpu/bf16_peak.h"
+#include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/select.h"
 #include "base/cpu_info.h"
 #include "base/error.h"
@@ -35,8 +36,7 @@ double best_seconds(double seconds, Fn&& fn) {
 
 }  // namespace
 
-Limits::Limits(std::string_view level, int n_threads)
-    : kernels_(kernels(level)), pool_(n_threads ? n_threads : usable_threads()) {}
+Limits::Limits(std::string_view level, int n_threads) : kernels_(kernels(level)), pool_(thread_count(n_threads)) {}
 
 uint32_t Limits::sum(int pattern, std::span<const uint8_t> data) {
   if (pattern < 0 || pattern >= kReadPatterns || data.size() % kReadGrain)
@@ -50,6 +50,12 @@ uint32_t Limits::sum(int pattern, std::span<const uint8_t> data) {
     total.fetch_add(kernels_.limits.read[pattern].sum(part.data(), part.size()), std::memory_order_relaxed);
   });
   return total;
+}
+
+std::vector<std::string> Limits::patterns() const {
+  std::vector<std::string> names;
+  for (const ReadPattern& pattern : kernels_.limits.read) names.emplace_back(pattern.name);
+  return names;
 }
 
 Limits::Read Limits::read(size_t n_bytes, double seconds) {

@@ -33,6 +33,7 @@ class Limits {
   double peak(PeakKind kind, double seconds);
 
   // For tests: what a pattern's loop returns, on all threads.
+  std::vector<std::string> patterns() const;
   uint32_t sum(int pattern, std::span<const uint8_t> data);
   uint64_t count(PeakKind kind, int rounds);
 

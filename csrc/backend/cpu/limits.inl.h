@@ -36,7 +36,8 @@ uint32_t read_all(const uint8_t* p, size_t bytes) {
   return total;
 }
 
-constexpr int kPeakRows = kTokens / 4, kPeakCols = 4;  // accumulators, as a tile has them: more would spill
+// Sums in registers: enough to hide the latency, and no more than 16 or 32 registers hold beside the operands.
+constexpr int kPeakRows = kTokens < 16 ? 2 : 4, kPeakCols = kTokens < 16 ? 5 : 4;
 
 SIMD_INLINE void store_lanes(float* p, F v) { storef(p, v); }
 SIMD_INLINE void store_lanes(int32_t* p, I v) { storei(p, v); }
