@@ -139,7 +139,11 @@ def architectures() -> dict[str, str]: ...  # general.architecture -> the models
 class MachineInfo(TypedDict):
     threads: int
     threads_why: str
+    thread_cpus: list[int]  # one for each thread; nothing is pinned to them
+    cores_found: str
     physical_cores: int
+    efficiency_cores: int
+    numa_nodes: list[int]
     memory_total: int
     memory_available: int
     memory_why: str

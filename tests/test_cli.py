@@ -376,7 +376,9 @@ def test_doctor_tells_level_threads_and_memory() -> None:
     assert report["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
     text = invoke("doctor").stdout
     assert (
-        f"{report['cpu']['level']} ({report['cpu']['why']})" in text and report["cpu"]["threads_why"] in text
+        f"{report['cpu']['level']} ({report['cpu']['why']})" in text
+        and report["cpu"]["threads_why"] in text
+        and report["cpu"]["cores_found"] in text
     )
 
 

@@ -70,12 +70,100 @@ def test_affinity_and_smt_and_hybrid(root: Path) -> None:
     assert threads(root, [0, 1, 5]) == 2
     info = _core.cpu_info_at(str(root), cpus)
     assert info["physical_cores"] == 4
-    assert "4 physical cores" in info["threads_why"]
-    assert "8 CPUs" in info["threads_why"]
+    assert info["thread_cpus"] == [0, 1, 2, 3]
+    assert info["numa_nodes"] == [0]
+    assert "4 physical cores" in info["cores_found"]
+    assert "8 CPUs" in info["cores_found"]
 
 
-def test_hybrid(root: Path) -> None:
-    assert threads(root, siblings(root, ["0-1", "2-3", "4", "5", "6", "7"])) == 6
+def per_cpu(root: Path, name: str, values: list[int]) -> list[int]:
+    for cpu, value in enumerate(values):
+        write(root, f"/sys/devices/system/cpu/cpu{cpu}/{name}", f"{value}\n")
+    return list(range(len(values)))
+
+
+def nodes(root: Path, lists: list[str]) -> None:
+    write(root, "/sys/devices/system/node/online", f"0-{len(lists) - 1}\n")
+    for i, cpus in enumerate(lists):
+        write(root, f"/sys/devices/system/node/node{i}/cpulist", cpus + "\n")
+
+
+@pytest.mark.parametrize(
+    ("p_cores", "e_cores", "expected"),
+    [(6, 8, [0, 2, 4, 6, 8, 10]), (2, 8, [0, 2, *range(4, 12)])],
+)
+def test_intel_hybrid(root: Path, p_cores: int, e_cores: int, expected: list[int]) -> None:
+    n_p = 2 * p_cores
+    pairs = [f"{cpu}-{cpu + 1}" for cpu in range(0, n_p, 2)]
+    cpus = siblings(root, pairs + [str(cpu) for cpu in range(n_p, n_p + e_cores)])
+    write(root, "/sys/devices/cpu_core/cpus", f"0-{n_p - 1}\n")
+    write(root, "/sys/devices/cpu_atom/cpus", f"{n_p}-{n_p + e_cores - 1}\n")
+    info = _core.cpu_info_at(str(root), cpus)
+    assert info["thread_cpus"] == expected
+    assert info["threads"] == len(expected)
+    assert (info["physical_cores"], info["efficiency_cores"]) == (p_cores + e_cores, e_cores)
+    assert f"{p_cores} performance, {e_cores} efficiency" in info["cores_found"]
+    assert _core.cpu_info_at(str(root), cpus[n_p:])["threads"] == e_cores  # a cpuset without the others
+
+
+def test_arm_big_little(root: Path) -> None:
+    cpus = per_cpu(root, "cpu_capacity", [400] * 4 + [1024] * 4)
+    per_cpu(root, "cpufreq/cpuinfo_max_freq", [2000000] * 8)  # capacity knows better
+    info = _core.cpu_info_at(str(root), cpus)
+    assert info["thread_cpus"] == [4, 5, 6, 7]
+    assert info["efficiency_cores"] == 4
+    medium = per_cpu(root, "cpu_capacity", [300] * 4 + [870] * 3 + [1024])
+    assert _core.cpu_info_at(str(root), medium)["thread_cpus"] == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("slowest", [5600000, 5100000])
+def test_equal_cores_with_other_boost_clocks(root: Path, slowest: int) -> None:
+    cpus = per_cpu(root, "cpufreq/cpuinfo_max_freq", [5700000, slowest, 5650000, slowest])
+    info = _core.cpu_info_at(str(root), cpus)
+    assert (info["threads"], info["efficiency_cores"]) == (4, 0)
+
+
+def test_slow_cores_by_their_clock_unless_one_does_not_say(root: Path) -> None:
+    cpus = per_cpu(root, "cpufreq/cpuinfo_max_freq", [1400000] * 4 + [2800000] * 4)
+    assert _core.cpu_info_at(str(root), cpus)["thread_cpus"] == [4, 5, 6, 7]
+    assert threads(root, [*cpus, 8]) == 9
+
+
+def test_two_sockets(root: Path) -> None:
+    cpus = siblings(root, [f"{cpu},{cpu + 128}" for cpu in range(128)])
+    nodes(root, ["0-63,128-191", "64-127,192-255"])
+    info = _core.cpu_info_at(str(root), cpus)
+    assert info["threads"] == 128
+    assert info["numa_nodes"] == [0, 1]
+    assert "2 NUMA nodes" in info["cores_found"]
+    inside = _core.cpu_info_at(str(root), [*range(64, 72), *range(192, 200)])  # a container's cpuset
+    assert inside["numa_nodes"] == [1]
+    assert inside["thread_cpus"] == list(range(64, 72))
+    assert "NUMA" not in inside["cores_found"]
+
+
+def test_cpus_that_are_offline(root: Path) -> None:
+    write(root, "/sys/devices/system/cpu/online", "0-3,8,10-11\n")
+    assert _core.cpu_info_at(str(root), list(range(12)))["thread_cpus"] == [0, 1, 2, 3, 8, 10, 11]
+    assert threads(root, [4, 5]) == 2  # what we were told against what is said there: the former
+
+
+def test_two_thousand_cpus(root: Path) -> None:
+    nodes(root, [f"{i * 128}-{i * 128 + 127}" for i in range(16)])
+    info = _core.cpu_info_at(str(root), list(range(2048)))
+    assert info["threads"] == 2048
+    assert info["numa_nodes"] == list(range(16))
+
+
+@pytest.mark.parametrize("text", ["", "x", "3-1", "0-", "-1", "0,,1", "0-99999999999", "0-1,", "1 0", "\x00"])
+def test_garbled_lists_say_nothing(root: Path, text: str) -> None:
+    for path in ("cpu/online", "cpu/cpu0/topology/thread_siblings_list", "node/online", "node/node0/cpulist"):
+        write(root, f"/sys/devices/system/{path}", text)
+    for kind in ("core", "atom"):
+        write(root, f"/sys/devices/cpu_{kind}/cpus", text)
+    per_cpu(root, "cpu_capacity", [-1, 0])
+    info = _core.cpu_info_at(str(root), [0, 1])
+    assert (info["thread_cpus"], info["numa_nodes"], info["efficiency_cores"]) == ([0, 1], [0], 0)
 
 
 @pytest.mark.parametrize(

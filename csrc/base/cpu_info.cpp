@@ -1,10 +1,7 @@
 #include "base/cpu_info.h"
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
-#include <optional>
-#include <set>
 #include <sstream>
 #include <thread>
 
@@ -99,7 +96,11 @@ std::vector<Cgroup> cgroups(const std::string& root, const std::string& controll
   return found;
 }
 
-std::optional<double> cpu_quota(const std::string& root) {  // CPUs
+std::string mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+
+}  // namespace
+
+std::optional<double> cpu_quota(const std::string& root) {
   std::optional<double> least;
   for (const Cgroup& group : cgroups(root, "cpu")) {
     for (const std::string& dir : group.dirs) {
@@ -123,15 +124,6 @@ std::optional<double> cpu_quota(const std::string& root) {  // CPUs
   return least;
 }
 
-std::string shortened(double v) {
-  std::ostringstream s;
-  s << std::round(v * 100) / 100;
-  return s.str();
-}
-std::string mib(uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
-
-}  // namespace
-
 #if defined(__linux__)
 std::vector<int> cpu_affinity() {
   std::vector<int> cpus;
@@ -154,29 +146,6 @@ std::vector<int> cpu_affinity() {
   return cpus;
 }
 #endif
-
-int physical_cores(const std::string& root, const std::vector<int>& cpus) {
-  std::set<std::string> cores;
-  for (int cpu : cpus) {
-    const std::string topology = root + "/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
-    const auto siblings = first_line(topology + "thread_siblings_list");
-    cores.insert(siblings ? *siblings : "cpu " + std::to_string(cpu));
-  }
-  return std::max(1, int(cores.size()));
-}
-
-ThreadCount threads_for(const std::string& root, const std::vector<int>& cpus) {
-  const int cores = physical_cores(root, cpus), allowed = std::max(1, int(cpus.size()));
-  ThreadCount t{cores, std::to_string(cores) + " physical cores that we may run on"};
-  if (allowed > cores) t.why += " (" + std::to_string(allowed) + " CPUs with SMT)";
-  if (const auto quota = cpu_quota(root); quota && *quota < double(t.count)) {
-    t.count = std::max(1, int(*quota));
-    t.why = "cgroup quota of " + shortened(*quota) + " CPUs, on " + t.why;
-  }
-  return t;
-}
-
-int usable_threads() { return threads_for("", cpu_affinity()).count; }
 
 MemoryInfo memory_info(const std::string& root) {
   const auto total = field(root + "/proc/meminfo", "MemTotal"),

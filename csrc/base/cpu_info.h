@@ -1,8 +1,9 @@
-// What this machine offers: instruction sets the OS lets us use, threads worth starting, memory free to take.
+// What this machine offers: instruction sets the OS lets us use, CPUs we may run on, memory free to take.
 //
 // Functions with a root directory read <root>/proc and <root>/sys (Linux), so tests can use a made-up machine.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,16 +14,8 @@ std::vector<std::string> cpu_features();
 
 // CPUs this process may run on.
 std::vector<int> cpu_affinity();
-// Physical cores among `cpus`: SMT siblings count once.
-int physical_cores(const std::string& root, const std::vector<int>& cpus);
-
-struct ThreadCount {
-  int count;
-  std::string why;  // one line for people
-};
-// The least of: `cpus`, their physical cores, the CPU quota of every cgroup above us (rounded down, at least 1).
-ThreadCount threads_for(const std::string& root, const std::vector<int>& cpus);
-int usable_threads();  // of this process
+// The least CPU time per time that a cgroup above us leaves us, in CPUs; nullopt without a quota.
+std::optional<double> cpu_quota(const std::string& root);
 
 struct MemoryInfo {
   uint64_t total, available;  // bytes

@@ -2,7 +2,10 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "base/cpu_info.h"
+#include "base/cpu_plan.h"
 #include "base/error.h"
 
 #if defined(_WIN32)
@@ -10,11 +13,28 @@
 #else
 #include <sys/mman.h>
 #endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace pllm {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
+
+// Advice: a sandbox may refuse it, which costs speed only. Pages not touched yet follow it.
+[[maybe_unused]] void interleave([[maybe_unused]] void* p, [[maybe_unused]] size_t bytes) {
+#if defined(SYS_mbind)
+  static const std::vector<int> nodes = numa_nodes("", cpu_affinity());
+  if (nodes.size() < 2) return;
+  constexpr int kInterleave = 3;  // MPOL_INTERLEAVE of <linux/mempolicy.h>, which is not everywhere
+  constexpr size_t kBits = 8 * sizeof(unsigned long);
+  std::vector<unsigned long> mask(size_t(nodes.back()) / kBits + 1);
+  for (int node : nodes) mask[size_t(node) / kBits] |= 1ul << (size_t(node) % kBits);
+  (void)syscall(SYS_mbind, p, bytes, kInterleave, mask.data(), mask.size() * kBits + 1, 0u);
+#endif
+}
 
 uint8_t* take(size_t bytes) {
 #if defined(_WIN32)
@@ -25,6 +45,7 @@ uint8_t* take(size_t bytes) {
 #if defined(MADV_HUGEPAGE)
   if (bytes >= kHugePage) madvise(p, bytes, MADV_HUGEPAGE);  // advice: refusal costs speed only
 #endif
+  if (bytes >= kHugePage) interleave(p, bytes);
   return static_cast<uint8_t*>(p);
 #endif
 }

@@ -1,5 +1,6 @@
 // Large zero-filled memory from the operating system, on huge pages where it gives them; pages cost nothing until
-// touched.
+// touched. Where this process may run on several NUMA nodes, pages are dealt out over all of them: every thread reads
+// weights and KV pages, and no node's memory has to serve them all.
 #pragma once
 #include <cstddef>
 #include <cstdint>

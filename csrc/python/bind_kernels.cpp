@@ -6,6 +6,7 @@
 
 #include "backend/cpu/select.h"
 #include "base/cpu_info.h"
+#include "base/cpu_plan.h"
 #include "base/error.h"
 #include "base/isa.h"
 #include "base/memory.h"
@@ -151,12 +152,16 @@ Floats matmul_oracle(const std::string& format, const Bytes& raw, const Floats& 
 }
 
 py::dict machine(const std::string& root, const std::vector<int>& cpus) {
-  const ThreadCount threads = threads_for(root, cpus);
+  const CpuPlan plan = plan_cpus(root, cpus);
   const MemoryInfo memory = memory_info(root);
   py::dict d;
-  d["threads"] = threads.count;
-  d["threads_why"] = threads.why;
-  d["physical_cores"] = physical_cores(root, cpus);
+  d["threads"] = plan.count;
+  d["threads_why"] = plan.why;
+  d["thread_cpus"] = plan.cpus;
+  d["cores_found"] = plan.machine;
+  d["physical_cores"] = plan.physical_cores;
+  d["efficiency_cores"] = plan.slow_cores;
+  d["numa_nodes"] = plan.nodes;
   d["memory_total"] = memory.total;
   d["memory_available"] = memory.available;
   d["memory_why"] = memory.why;

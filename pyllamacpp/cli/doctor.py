@@ -24,6 +24,7 @@ def doctor(as_json: Json = False, verbose: Verbose = False) -> None:
             ("instruction set", f"{cpu['level']} ({cpu['why']})"),
             ("", f"supported: {', '.join(cpu['levels'])}"),
             ("features", " ".join(cpu["features"])),
+            ("cores", cpu["cores_found"]),
             ("threads", f"{cpu['threads']} ({cpu['threads_why']})"),
             ("memory", f"{_gib(cpu['memory_available'])} available of {_gib(cpu['memory_total'])}"),
             ("", cpu["memory_why"]),

@@ -14,11 +14,13 @@ namespace {
 struct Act32 {  // x = d q
   int8_t q[32];
   float d, dsum;       // d sum(q)
-  int32_t minus8sum;   // -8 sum(q)
+  int32_t start32[3];  // kStart - zero sum(q) for weights whose zero point is 8, 16, 128
   int32_t start16[2];  // start_form(sum(q)) of each 16 k
   int16_t sum16[2];    // sum(q) of each 16 k
 };
-static_assert(sizeof(Act32) == 56);
+static_assert(sizeof(Act32) == 64);  // a cache line
+
+constexpr int kZeros[] = {8, 16, 128};
 
 // ---- tiles: full ones of kMaxTile tokens, then the smallest size that holds the rest, filled up with zero tokens
 constexpr int kTileSizes[] = {1, 2, 3, 4, 6, 8, 12, 16};
@@ -84,7 +86,7 @@ SIMD_INLINE void fill(const float* x, Act32& a) {
     a.sum16[i] = int16_t(s);
   }
   const int32_t sum = a.sum16[0] + a.sum16[1];
-  a.minus8sum = -8 * sum;
+  for (int i = 0; i < 3; i++) a.start32[i] = kStart - kZeros[i] * sum;
   a.dsum = a.d * float(sum);
 }
 

@@ -10,7 +10,7 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/select.h"
 #include "backend/cpu/weight_store.h"
-#include "base/cpu_info.h"
+#include "base/cpu_plan.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 
@@ -269,7 +269,7 @@ int thread_count(int n_threads) {
     throw Error(ErrorKind::bad_value, "n_threads must be between 0 and " + std::to_string(kMaxThreads) + ", not " +
                                           std::to_string(n_threads));
   }
-  return n_threads == 0 ? usable_threads() : n_threads;
+  return n_threads == 0 ? plan_cpus().count : n_threads;
 }
 
 std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level) {

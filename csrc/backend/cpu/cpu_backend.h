@@ -7,10 +7,10 @@
 
 namespace pllm::cpu {
 
-// n_threads 0: usable_threads() of cpu_info.h. level empty: PYLLAMACPP_ISA, else the best this machine has.
-// n_threads, chosen for this machine where it is 0. Error bad_value beyond what makes sense.
+// 0: plan_cpus() of cpu_plan.h. Error bad_value for what is no number of threads.
 int thread_count(int n_threads);
 
+// n_threads: as thread_count() takes them. level empty: PYLLAMACPP_ISA, else the best this machine has.
 std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level);
 
 }  // namespace pllm::cpu

@@ -38,14 +38,61 @@ SIMD_INLINE const uint8_t* head_of(int64_t b, const uint8_t*& p, const uint8_t* 
 // What the dot of 32 weights starts from, to take off their zero point.
 template <int ZERO>
 SIMD_INLINE I zero_start(const Act32& x) {
-  if constexpr (ZERO == 0) return set32(0);
+  if constexpr (ZERO == 0) return set32(kStart);
   static_assert(ZERO == 0 || ZERO == 8 || ZERO == 16 || ZERO == 128);
-  return shr<ZERO == 128 ? -4 : ZERO == 16 ? -1 : 0>(set32(x.minus8sum));
+  return set32(x.start32[ZERO == 128 ? 2 : ZERO == 16 ? 1 : 0]);
 }
 
-// use(t, v) for each of T tokens: v = start + the integer product of 32 k.
+#if defined(SIMD_FUSED_SUMS)
+
+// Two tokens side by side: two chains without an addition to join them.
+template <int BITS, int ZERO, int T, class Use>
+SIMD_INLINE void each_sum(const I* w, const Act32* x, Use use) {
+  int t = 0;
+  for (; t + 1 < T; t += 2) {
+    I a = zero_start<ZERO>(x[t]), b = zero_start<ZERO>(x[t + 1]);
+    for (int i = 0; i < 8; i++) {
+      a = dp(a, w[i], activations(x[t].q, i));
+      b = dp(b, w[i], activations(x[t + 1].q, i));
+    }
+    use(t, a);
+    use(t + 1, b);
+  }
+  if constexpr (T % 2) use(t, dot32<BITS>(zero_start<ZERO>(x[t]), w, x[t].q));
+}
+// use(t, v) for each of T tokens: v = the integer product of 32 k, less the zero point's part.
 template <int BITS, int ZERO, int T, class Use>
 SIMD_INLINE void each_dot(const I* w, const Act32* x, Use use) {
+  each_sum<BITS, ZERO, T>(w, x, [&](int t, I v) SIMD_FN { use(t, sub(as_float(v), setf(kSumOffset))); });
+}
+
+struct Scaled {  // of a sum that started at kStart
+  F scale, offset;
+  __attribute__((always_inline)) explicit Scaled(F c) : scale(c), offset(mul(c, setf(-kSumOffset))) {}
+  __attribute__((always_inline)) F operator()(I sum) const { return fma(as_float(sum), scale, offset); }
+};
+
+// The same with the scales of format f in a block of 256: one for the 32 k (scale[0]), or one for each 16 k. Exact.
+template <Format f, int T, class Use>
+SIMD_INLINE void each_scaled_dot(const I* w, const Act32* x, const I* scale, Use use) {
+  using W = Weights<f>;
+  if constexpr (W::sub16) {
+    const Scaled first(as_float(scale[0])), second(as_float(scale[1]));
+    for (int t = 0; t < T; t++) {
+      I a = set32(W::zero32 ? x[t].start16[0] : kStart), b = set32(W::zero32 ? x[t].start16[1] : kStart);
+      dots16<W::bits>(a, b, w, x[t].q);
+      use(t, add(first(a), second(b)));
+    }
+  } else {
+    const Scaled scaled(as_float(scale[0]));
+    each_sum<W::bits, W::zero, T>(w, x, [&](int t, I v) SIMD_FN { use(t, scaled(v)); });
+  }
+}
+
+#else
+
+template <int BITS, int ZERO, int T, class Use>
+SIMD_INLINE void each_sum(const I* w, const Act32* x, Use use) {
   int t = 0;
 #if defined(SIMD_PAIRS)
   if constexpr (T > 1) {
@@ -59,8 +106,13 @@ SIMD_INLINE void each_dot(const I* w, const Act32* x, Use use) {
 #endif
   SIMD_TOKENS for (; t < T; t++) use(t, dot32<BITS>(zero_start<ZERO>(x[t]), w, x[t].q));
 }
+// use(t, v) for each of T tokens: v = the integer product of 32 k, less the zero point's part.
+template <int BITS, int ZERO, int T, class Use>
+SIMD_INLINE void each_dot(const I* w, const Act32* x, Use use) {
+  each_sum<BITS, ZERO, T>(w, x, [&](int t, I v) SIMD_FN { use(t, to_float(v)); });
+}
 
-// The same times the scales of format f: one for the 32 k (scale[0]), or one for each 16 k.
+// The same with the scales of format f in a block of 256: one for the 32 k (scale[0]), or one for each 16 k. Exact.
 template <Format f, int T, class Use>
 SIMD_INLINE void each_scaled_dot(const I* w, const Act32* x, const I* scale, Use use) {
   using W = Weights<f>;
@@ -76,21 +128,26 @@ SIMD_INLINE void each_scaled_dot(const I* w, const Act32* x, const I* scale, Use
         blocks.template dots<2>(x[t].q, x[t + 1].q, b);
         for (int i = 0; i < 2; i++) {
           const int32_t* start = W::zero32 ? x[t + i].start16 : no_start;
-          use(t + i, add(mul(add(a[i], set32(start[0])), scale[0]), mul(add(b[i], set32(start[1])), scale[1])));
+          use(t + i,
+              to_float(add(mul(add(a[i], set32(start[0])), scale[0]), mul(add(b[i], set32(start[1])), scale[1]))));
         }
       }
     }
 #endif
-    SIMD_TOKENS for (; t < T; t++)
-        use(t, scaled_dots<W::bits>(W::zero32 ? x[t].start16 : no_start, w, x[t].q, scale[0], scale[1]));
+    SIMD_TOKENS for (; t < T; t++) {
+      const int32_t* start = W::zero32 ? x[t].start16 : no_start;
+      use(t, to_float(scaled_dots<W::bits>(start, w, x[t].q, scale[0], scale[1])));
+    }
   } else {
 #if defined(SIMD_MADD8)
-    for (int t = 0; t < T; t++) use(t, scaled_dot<W::bits>(zero_start<W::zero>(x[t]), w, x[t].q, scale[0]));
+    for (int t = 0; t < T; t++) use(t, to_float(scaled_dot<W::bits>(zero_start<W::zero>(x[t]), w, x[t].q, scale[0])));
 #else
-    each_dot<W::bits, W::zero, T>(w, x, [&](int t, I v) SIMD_FN { use(t, mul(v, scale[0])); });
+    each_sum<W::bits, W::zero, T>(w, x, [&](int t, I v) SIMD_FN { use(t, to_float(mul(v, scale[0]))); });
 #endif
   }
 }
+
+#endif
 
 // Few tokens: one pass over the panel; many: one for each part of its rows whose sums fit the registers.
 constexpr int at_once(int sums) {
@@ -119,8 +176,8 @@ void tile_32(const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, s
         I w[8];
         W::codes(rows, w);
         const F d = W::scale(rows, head + (h0 + h) * kLanes * L.odd_bytes);
-        each_dot<W::bits, W::zero, T>(
-            w, x, [&](int t, I v) SIMD_FN { acc[h][t] = fma(to_float(v), mul(d, setf(x[t].d)), acc[h][t]); });
+        each_dot<W::bits, W::zero, T>(w, x,
+                                      [&](int t, F v) SIMD_FN { acc[h][t] = fma(v, mul(d, setf(x[t].d)), acc[h][t]); });
         if constexpr (W::has_min) {
           const F m = W::min(rows);
           for (int t = 0; t < T; t++) acc[h][t] = fma(m, setf(x[t].dsum), acc[h][t]);
@@ -142,7 +199,7 @@ SIMD_INLINE void step_256(F* sum, const uint8_t* p, int chunk, const typename We
   const int j = chunk * W::steps + S;
   x += j * T;
   each_scaled_dot<f, T>(w, x, s.scale + (W::sub16 ? 2 * j : j),
-                        [&](int t, I v) SIMD_FN { sum[t] = fma(to_float(v), setf(x[t].d), sum[t]); });
+                        [&](int t, F v) SIMD_FN { sum[t] = fma(v, setf(x[t].d), sum[t]); });
 }
 
 template <Format f, int T>

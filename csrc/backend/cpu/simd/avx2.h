@@ -36,6 +36,7 @@ constexpr int kTokens = 12;   // most tokens of one tile: more would spill
 constexpr int kTileSums = 8;  // registers for sums while a panel is read once
 #if defined(__AVXVNNI__)
 #define SIMD_DP 1
+#define SIMD_FUSED_SUMS 1
 SIMD_INLINE I dp(I acc, I u, I s) { return _mm256_dpbusd_avx_epi32(acc, u, s); }
 #else
 #define SIMD_MADD8 1

@@ -36,6 +36,7 @@ constexpr int kTokens = 16;    // most tokens of one tile: more would spill
 constexpr int kTileSums = 16;  // registers for sums while a panel is read once
 #if defined(__AVX512VNNI__)
 #define SIMD_DP 1
+#define SIMD_FUSED_SUMS 1
 SIMD_INLINE I dp(I acc, I u, I s) { return _mm512_dpbusd_epi32(acc, u, s); }
 SIMD_INLINE I madd16(I acc, I a, I b) { return _mm512_dpwssd_epi32(acc, a, b); }  // acc + a0 b0 + a1 b1
 #else

@@ -6,10 +6,20 @@
 //   SIMD_DOTS   it has dot32(), dots16(), sums_of_bytes(), byte_form() and kByteOffset of its own
 //   SIMD_DP     dp(acc, u, s): four products of unsigned and signed bytes at once
 //   SIMD_MADD8  madd8(u, s): two of them, in int16; sign8(), abs8() and add16()
+// and beside SIMD_DP, where fma() is fused, SIMD_FUSED_SUMS: sums start at kStart, the bits of kSumOffset = 1.5 * 2^23.
+// Read as a float, a sum s below 2^22 is kSumOffset + s then, and one fma converts it and multiplies it with an
+// integer: (kSumOffset + s) c - kSumOffset c, exactly s c.
 #pragma once
 
 namespace pllm::cpu {
 namespace {
+
+constexpr float kSumOffset = 12582912.f;
+#if defined(SIMD_FUSED_SUMS)
+constexpr int32_t kStart = 0x4b400000;
+#else
+constexpr int32_t kStart = 0;
+#endif
 
 #if !defined(SIMD_DOTS)
 SIMD_INLINE I activations(const int8_t* x, int word) {  // four of them, broadcast
@@ -45,9 +55,13 @@ SIMD_INLINE I dot32(I start, const I* w, const int8_t* x) {
 
 #if !defined(SIMD_MADD8)
 
-SIMD_INLINE I scale_form(I s) { return s; }
 // What a product starts from to take off a zero point of 32, given the sum of its 16 activations.
-SIMD_INLINE int32_t start_form(int32_t sum16) { return -32 * sum16; }
+SIMD_INLINE int32_t start_form(int32_t sum16) { return kStart - 32 * sum16; }
+
+#if defined(SIMD_FUSED_SUMS)
+SIMD_INLINE I scale_form(I s) { return as_int(to_float(s)); }
+#else
+SIMD_INLINE I scale_form(I s) { return s; }
 
 // scale a * (start a + product of the first 16 weights) + the same for the others
 template <int BITS>
@@ -56,6 +70,7 @@ SIMD_INLINE I scaled_dots(const int32_t* start, const I* w, const int8_t* x, I s
   dots16<BITS>(a, b, w, x);
   return add(mul(a, scale_a), mul(b, scale_b));
 }
+#endif
 
 #else
 
