@@ -24,6 +24,7 @@ from .errors import ParameterError
 
 PeakKind = Literal["int8", "f32", "bf16"]
 
+_KV_TYPES = ("f16",)
 _WARM_UP = 16  # decoded tokens
 _FILL = 512  # tokens at a time on the way to a depth
 _OUTSIDE = "outside"  # of any operation: the forward pass itself, and Python
@@ -81,6 +82,14 @@ class BenchParams:
 
     def n_ctx(self, depth: int) -> int:
         return depth + max(self.n_prompt + self.n_gen)
+
+
+def check_kv_types(*types: str) -> None:
+    for name in types:
+        if name not in _KV_TYPES:
+            raise ParameterError(
+                f"keys and values of type {name!r} are not supported", f"There is {', '.join(_KV_TYPES)}."
+            )
 
 
 @dataclass(frozen=True, slots=True)

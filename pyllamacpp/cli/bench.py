@@ -17,8 +17,6 @@ from .options import LOADING, Json, ModelOption, OptionalModelArgument, Verbose,
 if TYPE_CHECKING:
     from ..bench import Bench, Row
 
-_KV_TYPES = ("f16",)
-
 
 def _list(name: str, flag: str, help: str, panel: str | None = None) -> Any:
     return typer.Option(name, flag, metavar="N,…", help=help, rich_help_panel=panel)
@@ -51,7 +49,7 @@ def bench(
     Tests are llama-bench's: random tokens, forward pass only. Each is shown with its share of the limit: what
     reading its bytes, or computing its products, takes at the least here, as measured in between.
     """
-    from ..bench import Bench, BenchParams
+    from ..bench import Bench, BenchParams, check_kv_types
     from ..hub import resolve
 
     params = BenchParams(
@@ -61,7 +59,7 @@ def bench(
         repeats=repetitions,
     )
     threads = [LoadParams(n_threads=n).n_threads or 0 for n in _numbers("-t", n_threads)]
-    _check_kv_types(type_k, type_v)
+    check_kv_types(type_k, type_v)
     path = str(resolve(one_model(model, model_m)))
     for n in threads:
         one = Bench(path, params, n_threads=n, isa=isa, profile=profile)
@@ -94,14 +92,6 @@ def _numbers(flag: str, text: str) -> tuple[int, ...]:
         raise ParameterError(
             f"{flag} must be a number, or several with commas between them, not {text!r}"
         ) from None
-
-
-def _check_kv_types(*types: str) -> None:
-    for name in types:
-        if name not in _KV_TYPES:
-            raise ParameterError(
-                f"keys and values of type {name!r} are not supported", f"There is {', '.join(_KV_TYPES)}."
-            )
 
 
 def _report(one: Bench) -> str:
