@@ -4,11 +4,12 @@
     compare.py MODEL.gguf --peer-python VENV/bin/python [-p 512] [-n 64] [-d 0,4096] [-t 2] [-r 5] [--kv f16]
     compare.py MODEL.gguf --peer-python VENV/bin/python --start [--n-ctx 4096]
 
-Each engine lives in a process of its own, in its own environment (pip install llama-cpp-python, built on this
-machine: the line "system" tells what it was built with), and is told by a pipe what to do. Ratios are of runs next
-to each other, because machines are noisy: their median, smallest and largest. Shares are of the limit measured
-in between (pyllamacpp/bench.py). --kv: types of keys and values, "q8_0", or "i16:f16" for different ones of ours
-and the peer's. --start: whole processes instead, from the start to the first token, and their peak memory.
+Each engine lives in a process of its own, in its own environment (pip install llama-cpp-python, built on
+this machine: the line "system" tells what it was built with), and is told through a pipe what to do. Ratios
+are of runs next to each other, because machines are noisy: their median, smallest and largest. Shares are of
+the limit measured in between (pyllamacpp/bench.py). --kv: types of keys and values, as "q8_0", or "i16:f16"
+for different ones of ours and the peer's. --start: whole processes instead, from their start to the first
+token, and their peak memory; there a ratio below 1 is the better.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -40,6 +42,7 @@ class Worker:
     """An engine's process."""
 
     def __init__(self, python: str, engine: str, **opening: Any) -> None:
+        self._engine = engine
         self._process = subprocess.Popen(
             [python, str(WORKER), engine], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -57,7 +60,7 @@ class Worker:
             pass  # it has said why
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"{self._process.args[2]} ended, exit code {self._process.wait()}")  # type: ignore[index]
+            raise SystemExit(f"{self._engine} ended, exit code {self._process.wait()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
@@ -97,7 +100,7 @@ def compare_speed(args: argparse.Namespace, params: BenchParams, kv: str) -> dic
         arguments = {"depth": test.depth, "tokens": ids, "at_once": test.kind == "pp"}
         return lambda: test.n / float(worker("run", **arguments)["seconds"])
 
-    rows = []
+    rows: list[dict[str, Any]] = []
     sampled = ours("limits", tests=tests)
     for depth in params.depths:
         context, warm_up = tokens(depth), tokens(64)
@@ -157,7 +160,7 @@ def compare_start(args: argparse.Namespace) -> dict[str, Any]:
         ("pyllamacpp run, Llama(…)", command_line),
     ):
         first_token(ours), first_token(peer)  # the file comes into the page cache
-        pairs = alternate(args.r, lambda ours=ours: first_token(ours), lambda: first_token(peer))
+        pairs = alternate(args.r, partial(first_token, ours), partial(first_token, peer))
         for i, what in enumerate(("first token, s", "peak memory, MiB")):
             unit = 1 << 20 if i else 1
             both = {who: [pair[j][i] / unit for pair in pairs] for j, who in enumerate(("ours", "peer"))}
@@ -207,12 +210,14 @@ def table(report: dict[str, Any], markdown: bool) -> str:
 def head(report: dict[str, Any]) -> list[str]:
     where = report["machine"]
     lines = [
-        f"{report['model']} on {where['cpu']}, {where['level']}, {report['threads'] or where['threads']} threads, {report['date']}"
+        f"{report['model']} on {where['cpu']}, {where['level']}, {report['threads']} threads, "
+        f"{report['date']}"
     ]
     for who in ("ours", "peer"):
         if facts := report.get(who):
             lines.append(
-                f"{facts['lib']}: load {facts['load_s']} s, {facts['threads']} threads, system {facts['system']}"
+                f"{facts['lib']}: load {facts['load_s']} s, {facts['threads']} threads, "
+                f"system {facts['system']}"
             )
     if limits := report.get("limits"):
         peaks = ", ".join(
@@ -221,7 +226,8 @@ def head(report: dict[str, Any]) -> list[str]:
             if k.endswith("gmac_s")
         )
         lines.append(
-            f"this machine meanwhile: reads {limits['read_gb_s']['median']:.1f} GB/s; multiplies {peaks} GMAC/s"
+            f"this machine meanwhile: reads {limits['read_gb_s']['median']:.1f} GB/s; "
+            f"multiplies {peaks} GMAC/s"
         )
     return lines
 

@@ -1,4 +1,4 @@
-"""One engine of compare.py, kept open between runs: commands as lines of JSON on standard input, an answer each.
+"""One engine of compare.py, kept open between runs: it answers commands, lines of JSON on standard input.
 
     python compare_worker.py pyllamacpp|llama_cpp
 
@@ -28,8 +28,10 @@ class Pyllamacpp:
         from pyllamacpp import _core, bench
 
         bench.check_kv_types(type_k, type_v)
+        began = time.perf_counter()
         self.model = _core.Model(_core.GgufFile(path), n_threads=threads)
         self.session = _core.Session(self.model, n_ctx)
+        self._load_s = time.perf_counter() - began
         self._meter: Any = None
         self._costs: dict[str, Any] = {}
 
@@ -41,6 +43,7 @@ class Pyllamacpp:
             "n_vocab": self.model.n_vocab,
             "threads": self.model.n_threads,
             "system": self.model.isa,
+            "load_s": round(self._load_s, 3),
         }
 
     def evaluate(self, tokens: list[int]) -> None:
@@ -67,9 +70,10 @@ class Pyllamacpp:
         return {"limits": self._meter.as_dict(), "least_s": least}
 
 
-class LlamaCpp:
-    TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}  # ggml's numbers
+GGML_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q8_0": 8, "bf16": 30}
 
+
+class LlamaCpp:
     def __init__(self, path: str, n_ctx: int, threads: int, type_k: str, type_v: str) -> None:
         import ctypes
 
@@ -80,6 +84,7 @@ class LlamaCpp:
         self._silence = log(lambda *_: None)  # kept: the library calls it
         llama_cpp.llama_log_set(self._silence, ctypes.c_void_p())
         llama_cpp.llama_backend_init()
+        began = time.perf_counter()
         model = llama_cpp.llama_model_load_from_file(path.encode(), llama_cpp.llama_model_default_params())
         if not model:
             raise SystemExit(f"llama_cpp cannot open {path}")
@@ -87,10 +92,11 @@ class LlamaCpp:
         params.n_ctx = n_ctx
         params.n_batch, params.n_ubatch = 2048, 512
         params.n_threads = params.n_threads_batch = threads
-        params.type_k, params.type_v = self.TYPES[type_k], self.TYPES[type_v]
+        params.type_k, params.type_v = GGML_TYPES[type_k], GGML_TYPES[type_v]
         self._context = llama_cpp.llama_init_from_model(model, params)
         if not self._context:
             raise SystemExit(f"llama_cpp makes no context of {n_ctx} tokens, {type_k}/{type_v}")
+        self._load_s = time.perf_counter() - began
         self._n_vocab = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
 
     def facts(self) -> dict[str, Any]:
@@ -99,6 +105,7 @@ class LlamaCpp:
             "n_vocab": self._n_vocab,
             "threads": self._lib.llama_n_threads(self._context),
             "system": self._lib.llama_print_system_info().decode().strip(),
+            "load_s": round(self._load_s, 3),
         }
 
     def evaluate(self, tokens: list[int]) -> None:
@@ -134,9 +141,8 @@ def fill(engine: Engine, tokens: list[int]) -> None:
 
 
 def answers(make: type[Engine], lines: Iterator[str]) -> Iterator[dict[str, Any]]:
-    began = time.perf_counter()
     engine = make(**json.loads(next(lines)))
-    yield {**engine.facts(), "load_s": round(time.perf_counter() - began, 3)}
+    yield engine.facts()
     for line in lines:
         command, arguments = json.loads(line)
         if command == "fill":
