@@ -56,11 +56,26 @@ def spm_merges(tokens: list[str], scores: npt.ArrayLike, types: npt.ArrayLike) -
 
 # Models
 
+class Work(TypedDict):
+    bytes: int  # of weights
+    int8_macs: int
+    float_macs: int
+
 @final
 class Model:
     """Weights, repacked and immutable. n_threads 0: chosen; isa "": the best this CPU has."""
 
-    def __init__(self, file: GgufFile, *, n_threads: int = 0, isa: str = "") -> None: ...
+    def __init__(
+        self, file: GgufFile, *, n_threads: int = 0, isa: str = "", profile: bool = False
+    ) -> None: ...
+    def take_profile(self) -> dict[str, float]: ...  # seconds by class of operation since the last call
+    @property
+    def layers_work(self) -> Work: ...  # of one token through all layers
+    @property
+    def head_work(self) -> Work: ...  # of one row of logits
+    def kv_bytes_read(  # by a token that sees n_keys
+        self, n_keys: int, *, type_k: str = ..., type_v: str = ...
+    ) -> int: ...
     @property
     def arch(self) -> str: ...
     @property
@@ -85,14 +100,13 @@ class Model:
     def n_threads(self) -> int: ...
     @property
     def weight_bytes(self) -> int: ...
-    @property
-    def kv_bytes_per_token(self) -> int: ...
+    def kv_bytes_per_token(self, *, type_k: str = ..., type_v: str = ...) -> int: ...
 
 @final
 class Session:
     """One sequence: KV pages and a position."""
 
-    def __init__(self, model: Model, n_ctx: int, *, type_k: str = "f16", type_v: str = "f16") -> None: ...
+    def __init__(self, model: Model, n_ctx: int, *, type_k: str = ..., type_v: str = ...) -> None: ...
     @property
     def n_ctx(self) -> int: ...
     @property
@@ -127,10 +141,10 @@ def plan_context(
     n_ctx: int | None = None,
     *,
     weights_loaded: bool = False,
-    type_k: str = "f16",
-    type_v: str = "f16",
+    type_k: str = ...,
+    type_v: str = ...,
 ) -> MemoryPlan: ...
-def kv_types() -> dict[str, int | None]: ...  # what keys and values can be kept as -> GGML's number
+def kv_types() -> dict[str, int | None]: ...  # of keys and values, the default first -> GGML's number
 def architectures() -> dict[str, str]: ...  # general.architecture -> the models that people know it by
 
 class MachineInfo(TypedDict):
@@ -230,6 +244,22 @@ class Panels:
     @property
     def n_bytes(self) -> int: ...
 
+@final
+class Limits:
+    """What this machine can do at most, measured. n_threads 0: chosen."""
+
+    def __init__(self, level: str, n_threads: int) -> None: ...
+    @property
+    def patterns(self) -> list[str]: ...
+    def read(
+        self, n_bytes: int, *, seconds: float = 0.5
+    ) -> tuple[float, str]: ...  # bytes a second, and by which pattern
+    def peak(
+        self, kind: Literal["int8", "f32", "bf16"], *, seconds: float = 0.1
+    ) -> float: ...  # products a second; 0: this CPU has no such instruction
+    def sum(self, pattern: int, data: npt.NDArray[np.uint8]) -> int: ...  # of its int32, modulo 2^32
+    def count(self, kind: Literal["int8", "f32", "bf16"], rounds: int) -> int: ...  # the products added up
+
 def matmul_oracle(format: str, raw: npt.NDArray[np.uint8], x: _Float32) -> _Float32: ...
 def cpu_info_at(root: str, cpus: list[int]) -> MachineInfo: ...  # as <root>/proc and <root>/sys tell
 def elementwise(
@@ -257,6 +287,8 @@ class KvAttention:
         n_positions: int,
         n_threads: int = 1,
         n_layers: int = 1,
+        type_k: str = ...,
+        type_v: str = ...,
     ) -> None: ...
     def store(self, pos0: int, k: _Float32, v: _Float32, layer: int = 0) -> None: ...
     def attention(  # q (n, n_head, head_dim_k) -> (n, n_head, head_dim_v)

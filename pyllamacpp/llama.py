@@ -90,8 +90,8 @@ class Llama:
         chat_format: a format of text/chat_formats.py by its name, instead of the file's template.
         kv_overrides: metadata to take instead of the file's.  pooling_type: of embed, LLAMA_POOLING_TYPE_*.
         spm_infill: with a suffix, write it before the prefix, as some models were trained.
-        **llama_cpp: type_k, type_v: what keys and values are kept as (see LoadParams); rope_* and yarn_* instead
-        of the file's; other parameters of llama-cpp-python, left at a value that asks for nothing special.
+        **llama_cpp: type_k, type_v: what keys and values are kept as, by name or GGML_TYPE_*.
+        rope_*, yarn_*: instead of the file's.  Others of llama-cpp-python, if they ask for nothing special.
 
         Errors: ParameterError, ModelNotFoundError, ModelFileError and its kinds, MemoryLimitError.
         """
@@ -555,7 +555,7 @@ class Llama:
             return states.save(self._context, self._identity, self._defaults.seed)
 
     def load_state(self, state: states.LlamaState) -> None:
-        """Go on from a state. Error: ParameterError for one of another model, n_ctx or KV type, or no state at all."""
+        """Go on from a state. Error: ParameterError: of another model, n_ctx or KV types, or no state."""
         with self._turn.lock(), self._turn:
             states.load(self._context, self._identity, state)
         self.set_seed(state.seed)

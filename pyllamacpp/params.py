@@ -22,6 +22,7 @@ from .errors import ParameterError
 SEED_MAX = 2**64 - 1
 INT_MAX = 2**31 - 1  # of the core's integers
 KV_TYPES = _core.kv_types()  # name -> GGML's number, or None
+DEFAULT_KV_TYPE = next(iter(KV_TYPES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +196,8 @@ def _metadata(value: Any) -> Mapping[str, Any]:
     return dict(value)
 
 
-def _kv_type(name: str, value: Any) -> str:
-    """The name of a KV type, from that or from GGML's number; None: f16."""
-    if value is None:
-        return "f16"
+def kv_type(name: str, value: Any) -> str:
+    """The name of a KV type, from that or from GGML's number. name: the parameter's."""
     if isinstance(value, str) and value in KV_TYPES:
         return value
     with contextlib.suppress(TypeError):
@@ -387,11 +386,11 @@ class LoadParams:
         None, "Threads for prompts: the same that answer.", int, low=0, optional=True, off=(0,)
     )
     n_batch: int = _param(512, "Prompt tokens evaluated at a time.", int, low=1)
-    type_k: str | int | None = _param(
-        "f16", f"Keep keys as {', '.join(KV_TYPES)}.", str, flags=("--cache-type-k", "-ctk")
+    type_k: str = _param(
+        DEFAULT_KV_TYPE, f"Keep keys as {', '.join(KV_TYPES)}.", str, flags=("--cache-type-k", "-ctk")
     )
-    type_v: str | int | None = _param(
-        "f16", f"Keep values as {', '.join(KV_TYPES)}.", str, flags=("--cache-type-v", "-ctv")
+    type_v: str = _param(
+        DEFAULT_KV_TYPE, f"Keep values as {', '.join(KV_TYPES)}.", str, flags=("--cache-type-v", "-ctv")
     )
     pre: str | None = _param(
         None, "Pre-tokenizer to use instead of the one the file names.", str, optional=True
@@ -438,7 +437,7 @@ class LoadParams:
 
     def __post_init__(self) -> None:
         for name in ("type_k", "type_v"):
-            object.__setattr__(self, name, _kv_type(name, getattr(self, name)))
+            object.__setattr__(self, name, kv_type(name, getattr(self, name)))
         _check_all(self)
         if self.n_threads_batch not in (None, self.n_threads):
             raise ParameterError(

@@ -28,8 +28,8 @@ _AGAIN = "Save it again, with the same model and n_ctx."
 class LlamaState:
     """The tokens a `Llama` holds, their keys and values, the logits it has, its seed. Immutable.
 
-    model: of which model it is. kv_types: what its keys and its values are kept as. seed: the Llama's own; None: a random one each time.
-    input_ids (n) int32. scores (n or 1, n_vocab) float32. pages: uint8, in proportion to n.
+    model: of which model it is. seed: the Llama's own; None: a random one each time. input_ids (n) int32.
+    scores (n or 1, n_vocab) float32. pages: uint8, in proportion to n. kv_types: what keys and values are.
     """
 
     model: str
@@ -91,7 +91,7 @@ class LlamaState:
             ids = np.frombuffer(rest, "<i4", n_tokens)
             scores = np.frombuffer(rest, "<f4", n_rows * n_vocab, ends[0]).reshape(n_rows, n_vocab)
             pages = np.frombuffer(rest, np.uint8, fields["pages"], ends[1])
-            type_k, type_v = fields.get("kv_types", ("f16", "f16"))  # which were all there once was
+            type_k, type_v = map(str, fields.get("kv_types", ("f16", "f16")))  # which were all there once was
             return cls(fields["model"], fields["n_ctx"], fields["seed"], ids, scores, pages, (type_k, type_v))
         except (
             ValueError,

@@ -1,4 +1,4 @@
-"""Attention over every type of KV cache: against float64 over what the pages hold, the error of each type, and `==`
+"""Attention over every type of KV cache: against float64 over what pages hold, each type's error, and `==`
 however the work is cut. What holds for the usual f16 alone is in test_attention.py."""
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def held(x: np.ndarray, kv_type: str, *, keys: bool) -> np.ndarray:
         groups = np.pad(x, [(0, 0), (0, 0), (0, -x.shape[2] % 32)]).reshape(*x.shape[:2], -1, 32)
         step = (np.abs(groups).max(axis=-1) / np.float32(127)).astype(np.float16)
         step = np.repeat(step.astype(np.float64), 32, axis=-1)[..., : x.shape[2]]
-    safe = np.where(step > 0, step, 1)  # a tiny f16 step may be so far from the right one that codes end before x
+    safe = np.where(step > 0, step, 1)
+    # Clipped: a tiny step of f16 may be so far from the right one that codes end before x.
     codes = np.clip(np.rint(x / safe), -127, 127) if kv_type == "q8_0" else np.rint(x / safe)
     return np.where(step > 0, codes * safe, 0)
 
@@ -150,8 +151,8 @@ def test_error_of_a_type(kv_type: str, dim: int, outliers: bool) -> None:
 @pytest.mark.parametrize("kv_type", TYPES)
 @pytest.mark.parametrize("peak", [0.0, 5.0, 8.0, 11.0])
 def test_long_flat_attention_with_one_peak(kv_type: str, peak: float) -> None:
-    """Thousands of keys that weigh next to nothing each and much together, one of them far heavier: weights must not
-    be lost beside it. e^-8 times 63 would be lost at 8 bits: 2 % of the page's weight."""
+    """Thousands of keys that weigh next to nothing each and much together, one of them far heavier: no weight
+    may be lost beside it. e^-8 times 63 would be lost at 8 bits: 2 % of the page's weight."""
     n, dim = 4500, 64
     rng = np.random.default_rng(0)
     q = rng.standard_normal((1, 1, dim)).astype(np.float32)
@@ -161,7 +162,7 @@ def test_long_flat_attention_with_one_peak(kv_type: str, peak: float) -> None:
     v[4000] = -1
     got = cache(BEST, np.repeat(q, n, axis=0), k, v, (kv_type, kv_type)).attention(q, n - 1, scale=1.0)
     want = exact(q, k, held(v, kv_type, keys=False), 1.0)
-    assert distance(got, want) < 5e-3 if kv_type == "bf16" else 1e-3
+    assert distance(got, want) < (5e-3 if kv_type == "bf16" else 1e-3)
 
 
 @pytest.mark.parametrize("kv_type", TYPES)
@@ -169,14 +170,14 @@ def test_long_flat_attention_with_one_peak(kv_type: str, peak: float) -> None:
 def test_huge_and_tiny_numbers(kv_type: str, magnitude: float) -> None:
     """Finite results: nothing of a clamped token is infinite."""
     q, k, v = make(100, 2, 1, 40, 40)
-    k[10], v[11] = (np.clip(x * float(magnitude), -3.4e38, 3.4e38) for x in (k[10].astype(np.float64), v[11].astype(np.float64)))
+    k[10], v[11] = (np.clip(x.astype(np.float64) * magnitude, -3.4e38, 3.4e38) for x in (k[10], v[11]))
     for level in LEVELS:
         with np.errstate(over="ignore"):
             got = cache(level, q, k, v, (kv_type, kv_type)).attention(q, 0, scale=1e-3)
         unseen = got[:10]
         clean = cache(level, q[:10], k[:10], v[:10], (kv_type, kv_type)).attention(q[:10], 0, scale=1e-3)
         assert (bits(unseen) == bits(clean)).all()
-        if magnitude < 1e30 or kv_type in ("f16", "q8_0"):
+        if magnitude < 1e30 or kv_type in ("f16", *CODES):
             assert np.isfinite(got).all()
 
 
@@ -280,8 +281,9 @@ def test_bytes_of_a_page(kv_type: str) -> None:
     size = {"f32": 4, "f16": 2, "bf16": 2, "i16": 2, "q8_0": 1}[kv_type]
     scales = {"i16": 4 + 4, "q8_0": 2 * (3 + 3)}.get(kv_type, 0)
     pages = _core.KvAttention(
-        BEST, n_head=2, n_head_kv=2, head_dim_k=96, head_dim_v=72, n_positions=64, type_k=kv_type, type_v=kv_type
-    )
+        BEST, n_head=2, n_head_kv=2, head_dim_k=96, head_dim_v=72, n_positions=64,
+        type_k=kv_type, type_v=kv_type,
+    )  # fmt: skip
     assert pages.page_bytes == 64 * 2 * ((96 + 80) * size + scales)
 
 

@@ -79,7 +79,7 @@ def test_memory_is_in_proportion_to_the_tokens(llm: Llama) -> None:
         llm.eval([5] * (n - llm.n_tokens))
         sizes.append(llm.save_state().llama_state_size)
     assert sizes == [sizes[0], 2 * sizes[0], 4 * sizes[0]]
-    assert sizes[0] == 64 * llm._model.kv_bytes_per_token
+    assert sizes[0] == 64 * llm._model.kv_bytes_per_token()
     assert len(llm.save_state().to_bytes()) < sizes[2] + 4 * llm.n_vocab() + 2000
 
 

@@ -10,7 +10,7 @@ import tiny
 from pyllamacpp import _core
 
 STUB = ast.parse((Path(_core.__file__).parent / "_core.pyi").read_text())
-TYPES_ONLY = {"CpuInfo", "MachineInfo", "MemoryPlan"}
+TYPES_ONLY = {"CpuInfo", "MachineInfo", "MemoryPlan", "Work"}
 
 
 def public(names: list[str]) -> set[str]:
@@ -38,4 +38,6 @@ def test_dictionaries(tmp_path: Path) -> None:
     assert keys["CpuInfo"] | keys["MachineInfo"] == set(_core.cpu_info())
     assert keys["MachineInfo"] == set(_core.cpu_info_at("/", [0]))
     tiny.write(tmp_path / "m.gguf")
-    assert keys["MemoryPlan"] == set(_core.plan_context(_core.GgufFile(str(tmp_path / "m.gguf"))))
+    file = _core.GgufFile(str(tmp_path / "m.gguf"))
+    assert keys["MemoryPlan"] == set(_core.plan_context(file))
+    assert keys["Work"] == set(_core.Model(file).layers_work)

@@ -35,7 +35,7 @@ constexpr std::optional<KvType> kv_type(std::string_view name) {
 }
 
 struct KvTypes {
-  KvType k = KvType::f16, v = KvType::f16;
+  KvType k{}, v{};  // the list's first
 };
 
 }  // namespace pllm

@@ -98,8 +98,8 @@ class KvAttention {
     check_rows(v, kv.n_head_kv, head_.head_dim_v, "v must have the shape (n, n_head_kv, head_dim_v)");
     check(k.shape(0) == v.shape(0), "k and v must have as many rows");
     check_positions(pos0, k.shape(0));
-    attention_.store(kv, pages_.data(), pos0, int(k.shape(0)), k.data(), size_t(kv.n_head_kv * head_.head_dim_k), v.data(),
-                     size_t(kv.n_head_kv * head_.head_dim_v));
+    attention_.store(kv, pages_.data(), pos0, int(k.shape(0)), k.data(), size_t(kv.n_head_kv * head_.head_dim_k),
+                     v.data(), size_t(kv.n_head_kv * head_.head_dim_v));
   }
 
   Floats attention(const Floats& q, int pos0, float scale, float softcap, int window, int layer,
@@ -198,10 +198,10 @@ void bind_attention(py::module_& m) {
         py::arg("b") = py::none(), py::arg("s") = 0.f, py::arg("n_rot") = 0,
         "One elementwise operation on every row of x (rows, n), at a named level: for tests.");
   py::class_<KvAttention>(m, "KvAttention", "Attention over KV pages at a named level: for tests and benchmarks.")
-      .def(py::init<const std::string&, int, int, int, int, int, int, int, const std::string&, const std::string&>(), py::arg("level"), py::kw_only(),
-           py::arg("n_head"), py::arg("n_head_kv"), py::arg("head_dim_k"), py::arg("head_dim_v"),
-           py::arg("n_positions"), py::arg("n_threads") = 1, py::arg("n_layers") = 1,
-           py::arg("type_k") = "f16", py::arg("type_v") = "f16")
+      .def(py::init<const std::string&, int, int, int, int, int, int, int, const std::string&, const std::string&>(),
+           py::arg("level"), py::kw_only(), py::arg("n_head"), py::arg("n_head_kv"), py::arg("head_dim_k"),
+           py::arg("head_dim_v"), py::arg("n_positions"), py::arg("n_threads") = 1, py::arg("n_layers") = 1,
+           py::arg("type_k") = kDefaultKvType, py::arg("type_v") = kDefaultKvType)
       .def("store", &KvAttention::store, py::arg("pos0"), py::arg("k"), py::arg("v"), py::arg("layer") = 0,
            "Store k (n, n_head_kv, head_dim_k) and v (n, n_head_kv, head_dim_v) at positions pos0 and on.")
       .def("attention", &KvAttention::attention, py::arg("q"), py::arg("pos0"), py::kw_only(), py::arg("scale"),

@@ -2,13 +2,17 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <array>
+#include <mutex>
 #include <optional>
 
+#include "backend/profiled.h"
 #include "backend/registry.h"
 #include "base/cpu_info.h"
 #include "base/error.h"
 #include "model/memory_plan.h"
 #include "model/session.h"
+#include "model/work.h"
 #include "python/bindings.h"
 #include "python/gguf_file.h"
 #include "python/kv_types.h"
@@ -20,9 +24,33 @@ namespace {
 
 using Tokens = py::array_t<int32_t, py::array::c_style>;
 
-std::shared_ptr<Model> load_model(const GgufFile& gguf, int n_threads, const std::string& isa) {
+std::shared_ptr<Model> load_model(const GgufFile& gguf, int n_threads, const std::string& isa, bool profile) {
   const Unlocked unlocked;
-  return std::make_shared<Model>(gguf.file, make_backend({n_threads, isa}));
+  auto backend = make_backend({n_threads, isa});
+  if (profile) backend = profiled(std::move(backend));
+  return std::make_shared<Model>(gguf.file, std::move(backend));
+}
+
+py::dict take_profile(const Model& model) {
+  auto* backend = dynamic_cast<ProfiledBackend*>(&model.backend());
+  if (!backend) throw Error(ErrorKind::bad_value, "this model was not opened with profile=True");
+  std::array<double, size_t(kOpClassCount)> seconds;
+  {
+    const Unlocked unlocked;
+    const std::lock_guard turn(model.turn());
+    seconds = backend->take_profile();
+  }
+  py::dict d;
+  for (size_t i = 0; i < seconds.size(); i++) d[py::str(std::string(kOpClassNames[i]))] = seconds[i];
+  return d;
+}
+
+py::dict as_dict(const Work& work) {
+  py::dict d;
+  d["bytes"] = work.bytes;
+  d["int8_macs"] = work.int8_macs;
+  d["float_macs"] = work.float_macs;
+  return d;
 }
 
 Session::Rows which_rows(const std::string& name) {
@@ -120,8 +148,8 @@ std::shared_ptr<Session> new_session(std::shared_ptr<const Model> model, int n_c
 py::dict plan_context(const GgufFile& gguf, std::optional<int> n_ctx, bool weights_loaded, const std::string& type_k,
                       const std::string& type_v) {
   const auto backend = make_backend({1, {}});
-  const MemoryPlan plan = plan_memory(*gguf.file, *backend, available_memory(), weights_loaded, n_ctx,
-                                      kv_types(type_k, type_v));
+  const MemoryPlan plan =
+      plan_memory(*gguf.file, *backend, available_memory(), weights_loaded, n_ctx, kv_types(type_k, type_v));
   py::dict d;
   d["available"] = plan.available;
   d["weight_bytes"] = plan.weight_bytes;
@@ -158,7 +186,17 @@ auto hparam(T Hparams::* field) {
 
 void bind_model(py::module_& m) {
   py::class_<Model, std::shared_ptr<Model>>(m, "Model")
-      .def(py::init(&load_model), py::arg("file"), py::kw_only(), py::arg("n_threads") = 0, py::arg("isa") = "")
+      .def(py::init(&load_model), py::arg("file"), py::kw_only(), py::arg("n_threads") = 0, py::arg("isa") = "",
+           py::arg("profile") = false)
+      .def("take_profile", &take_profile)
+      .def_property_readonly("layers_work", [](const Model& self) { return as_dict(layers_work(self)); })
+      .def_property_readonly("head_work", [](const Model& self) { return as_dict(head_work(self)); })
+      .def(
+          "kv_bytes_read",
+          [](const Model& self, int n_keys, const std::string& type_k, const std::string& type_v) {
+            return kv_bytes_read(self, kv_types(type_k, type_v), n_keys);
+          },
+          py::arg("n_keys"), py::kw_only(), py::arg("type_k") = kDefaultKvType, py::arg("type_v") = kDefaultKvType)
       .def_property_readonly("arch", hparam(&Hparams::arch))
       .def_property_readonly("n_vocab", hparam(&Hparams::n_vocab))
       .def_property_readonly("n_embd", hparam(&Hparams::n_embd))
@@ -176,16 +214,14 @@ void bind_model(py::module_& m) {
           [](const Model& self, const std::string& type_k, const std::string& type_v) {
             return self.backend().kv_page_bytes(self.kv_shape(kv_types(type_k, type_v))) / size_t(kPageTokens);
           },
-          py::kw_only(), py::arg("type_k") = "f16", py::arg("type_v") = "f16");
+          py::kw_only(), py::arg("type_k") = kDefaultKvType, py::arg("type_v") = kDefaultKvType);
 
   py::class_<Session, std::shared_ptr<Session>>(m, "Session")
-      .def(py::init(&new_session), py::arg("model"), py::arg("n_ctx"), py::kw_only(), py::arg("type_k") = "f16",
-           py::arg("type_v") = "f16")
+      .def(py::init(&new_session), py::arg("model"), py::arg("n_ctx"), py::kw_only(),
+           py::arg("type_k") = kDefaultKvType, py::arg("type_v") = kDefaultKvType)
       .def_property_readonly("n_ctx", &Session::n_ctx)
-      .def_property_readonly("kv_types",
-                             [](const Session& s) {
-                               return std::pair(info(s.kv_types().k).name, info(s.kv_types().v).name);
-                             })
+      .def_property_readonly(
+          "kv_types", [](const Session& s) { return std::pair(info(s.kv_types().k).name, info(s.kv_types().v).name); })
       .def_property_readonly("n_tokens", unlocked(&Session::n_tokens))
       .def_property_readonly("kv_bytes", unlocked(&Session::kv_bytes))
       .def("eval", &eval, py::arg("tokens"), py::arg("logits") = "last")
@@ -197,7 +233,7 @@ void bind_model(py::module_& m) {
       .def("truncate", unlocked(&Session::truncate), py::arg("n_tokens"));
 
   m.def("plan_context", &plan_context, py::arg("file"), py::arg("n_ctx") = py::none(), py::kw_only(),
-        py::arg("weights_loaded") = false, py::arg("type_k") = "f16", py::arg("type_v") = "f16");
+        py::arg("weights_loaded") = false, py::arg("type_k") = kDefaultKvType, py::arg("type_v") = kDefaultKvType);
   m.def("kv_types", [] {
     py::dict ids;
     for (const KvTypeInfo& t : kKvTypes)

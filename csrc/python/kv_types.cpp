@@ -8,7 +8,7 @@ namespace {
 KvType named(const std::string& name) {
   if (const auto type = kv_type(name)) return *type;
   std::string names;
-  for (const KvTypeInfo& t : kKvTypes) names += (names.empty() ? "" : ", ") + std::string(t.name);
+  for (const KvTypeInfo& t : kKvTypes) names.append(names.empty() ? "" : ", ").append(t.name);
   throw Error(ErrorKind::bad_value, "keys and values cannot be kept as \"" + name + "\"", "Supported: " + names + ".");
 }
 

@@ -55,5 +55,6 @@ PYBIND11_MODULE(_core, m) {
   bind_kernels(m);
   bind_attention(m);
   bind_sampling(m);
+  bind_limits(m);
   bind_model(m);
 }

@@ -1,4 +1,5 @@
-"""The command line: `pyllamacpp run`, `pull`, `list`, `rm`, `info`, `tokenize`, `doctor`.
+"""The command line: `pyllamacpp run`, `pull`, `list`, `rm`, `info`, `tokenize`, `bench`,
+`doctor`.
 
 Answers go to standard output, everything else to standard error. Exit codes are those of `pyllamacpp.errors`;
 2 for wrong usage, 130 after Ctrl-C, 141 when the reader of the output has gone. Only what a command needs is
@@ -12,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from . import doctor, info, models, run
+from . import bench, doctor, info, models, run
 from .completion import rejoin_at_colons, without
 from .guard import use_escapes_for_unprintable
 
@@ -30,6 +31,7 @@ app.command("list")(models.list_models)
 app.command()(models.rm)
 app.command()(info.info)
 app.command()(models.tokenize)
+app.command()(bench.bench)
 app.command()(doctor.doctor)
 
 

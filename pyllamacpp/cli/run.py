@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ChatTemplateError, ParameterError
-from ..hub import DEFAULT_MODEL
-from ..params import CHAT_DEFAULTS, SAMPLERS, LoadParams, SamplingParams
+from ..params import CHAT_DEFAULTS, DEFAULT_KV_TYPE, SAMPLERS, LoadParams, SamplingParams
 from .guard import INTERRUPTED, guarded
 from .options import (
     LOADING,
     CacheTypeK,
     CacheTypeV,
     Dump,
+    ModelOption,
     NoHistory,
     OptionalModelArgument,
     Plain,
@@ -29,6 +29,7 @@ from .options import (
     TemplateVariables,
     Think,
     Verbose,
+    one_model,
     option,
     sampling_options,
 )
@@ -51,14 +52,14 @@ _WARMTH = f"{CHAT_DEFAULTS['temperature']}, with --raw {SamplingParams().tempera
 @guarded
 def run(
     model: OptionalModelArgument = None,
-    model_m: Annotated[str | None, typer.Option("--model", "-m", help="Another way to give MODEL.")] = None,
+    model_m: ModelOption = None,
     prompt: Annotated[str | None, typer.Option("--prompt", "-p", help="Answer this and exit.")] = None,
     system: Annotated[str | None, typer.Option("--system", help="Instructions for the chat.")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Complete text; no chat.")] = False,
     n_ctx: Annotated[int | None, option(LoadParams, "n_ctx", LOADING)] = None,
     n_threads: Annotated[int | None, option(LoadParams, "n_threads", LOADING)] = None,
-    type_k: CacheTypeK = None,
-    type_v: CacheTypeV = None,
+    type_k: CacheTypeK = DEFAULT_KV_TYPE,
+    type_v: CacheTypeV = DEFAULT_KV_TYPE,
     pre: Annotated[str | None, option(LoadParams, "pre", LOADING, "the file's")] = None,
     chat_template: TemplateFile = None,
     chat_template_kwargs: TemplateVariables = None,
@@ -92,7 +93,7 @@ def run(
     text = _prompt_text(prompt)
     if dump is not None and text is None:
         raise ParameterError("--dump needs a prompt", "Give one with -p.")
-    with _open(_one_model(model, model_m), load, verbose) as llm:
+    with _open(one_model(model, model_m), load, verbose) as llm:
         if not raw and llm.chat_template is None:
             raise ChatTemplateError(
                 "this model has no chat template",
@@ -122,15 +123,6 @@ class _How:
     plain: bool
     keep_history: bool
     verbose: bool
-
-
-def _one_model(argument: str | None, option: str | None) -> str:
-    if argument is not None and option is not None and argument != option:
-        raise ParameterError(
-            f"two models are given: {argument} and {option}", "Give one, as MODEL or with -m."
-        )
-    given = option if argument is None else argument
-    return DEFAULT_MODEL if given is None else given
 
 
 def _read_template(path: Path) -> str:

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NATIVE = ROOT / "tests" / "native"
 ARM_CPUS = {"cortex-a53": "neon", "cortex-a76": "dotprod", "max": "i8mm"}
 X86_CPUS = {"Nehalem": "baseline", "Haswell": "avx2"}  # QEMU emulates no AVX-512
-TESTS = ("test_base", "test_gguf", "test_sampling", "test_digests", "test_model")
+TESTS = ("test_base", "test_gguf", "test_limits", "test_sampling", "test_digests", "test_model")
 # QEMU is slow at AVX, and test_digests evaluates models too.
 TOO_SLOW = {("Haswell", "test_model")}
 PACKAGES = {"aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu", "qemu-aarch64-static": "qemu-user-static",

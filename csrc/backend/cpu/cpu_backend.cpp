@@ -269,14 +269,17 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level) {
+int thread_count(int n_threads) {
   constexpr int kMaxThreads = 1024;
   if (n_threads < 0 || n_threads > kMaxThreads) {
     throw Error(ErrorKind::bad_value, "n_threads must be between 0 and " + std::to_string(kMaxThreads) + ", not " +
                                           std::to_string(n_threads));
   }
-  if (n_threads == 0) n_threads = plan_cpus().count;
-  return std::make_unique<CpuBackend>(n_threads, kernels(level));
+  return n_threads == 0 ? plan_cpus().count : n_threads;
+}
+
+std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level) {
+  return std::make_unique<CpuBackend>(thread_count(n_threads), kernels(level));
 }
 
 }  // namespace pllm::cpu

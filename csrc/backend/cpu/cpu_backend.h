@@ -7,7 +7,10 @@
 
 namespace pllm::cpu {
 
-// n_threads 0: plan_cpus() of cpu_plan.h. level empty: PYLLAMACPP_ISA, else the best this machine has.
+// 0: plan_cpus() of cpu_plan.h. Error bad_value for what is no number of threads.
+int thread_count(int n_threads);
+
+// n_threads: as thread_count() takes them. level empty: PYLLAMACPP_ISA, else the best this machine has.
 std::unique_ptr<Backend> make_cpu_backend(int n_threads, std::string_view level);
 
 }  // namespace pllm::cpu

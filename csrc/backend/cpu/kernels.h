@@ -74,8 +74,8 @@ struct PageRows {
 
 // Keys of one KV type (attention_tile.inl.h has the layout).
 struct KeyKernels {
-  // Token t of a page: k (dim), or null for a token that is not all numbers: its scores are NaN. What is larger than the
-  // type can say is clamped.
+  // Token t of a page: k (dim), or null for a token that is not all numbers: its scores are NaN. What is larger than
+  // the type can say is clamped.
   void (*store)(uint8_t* keys, int t, int dim, const float* k);
   void (*prepare)(float* q, int dim);  // a query (dim), in place, as scores() reads it; at least 8 dims
   // scores[r * 256 + t] = q[r] . key[t] for the 64 tokens t of a page. q: (n_rows, dim), prepared
@@ -130,6 +130,23 @@ struct CodeKvKernels {
   ValueKernels values_i16, values_q8_0;
 };
 
+// Loops that measure the machine (limits.h): they do one thing and nothing else.
+struct ReadPattern {
+  const char* name;
+  uint32_t (*sum)(const uint8_t* p, size_t bytes);  // of all int32 of p; bytes: a multiple of kReadGrain
+};
+inline constexpr size_t kReadGrain = 4096;
+inline constexpr int kReadPatterns = 5;
+struct Peak {
+  uint64_t (*multiply)(int rounds);  // returns the products it has added up: rounds x macs. null: the level has none
+  int macs;                          // of a round
+};
+inline constexpr int kMaxRounds = 1 << 20;  // sums stay exact
+struct LimitKernels {
+  ReadPattern read[kReadPatterns];
+  Peak int8, f32;
+};
+
 struct KernelTable {
   const char* level;                               // its name in base/isa.h
   MatmulKernels matmul[kFormatCount];              // by Format
@@ -140,6 +157,7 @@ struct KernelTable {
   const AttentionKernels* attention;
   const KeyKernels* keys[kKvTypeCount];      // by KvType
   const ValueKernels* values[kKvTypeCount];  // by KvType
+  LimitKernels limits;
 };
 
 // Levels that differ only in integer products share these: IsaLevel::floats.

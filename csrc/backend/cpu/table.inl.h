@@ -3,6 +3,7 @@
 #pragma once
 #include "backend/cpu/simd/dot.inl.h"
 // after the dots
+#include "backend/cpu/limits.inl.h"
 #include "backend/cpu/matmul.inl.h"
 #include "backend/cpu/repack.h"
 
@@ -35,7 +36,8 @@ constexpr KernelTable make_table(const char* level, const ElementwiseKernels* el
 #define KV_TYPE(name, arithmetic, ...) &arithmetic->values_##name,
 #include "backend/kv_types.def"
 #undef KV_TYPE
-          }};
+          },
+          limit_kernels()};
 }
 
 }  // namespace
