@@ -5,9 +5,12 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/exp_log.h"
 
 namespace pllm {
 namespace {
+
+constexpr size_t kFew = 32;  // up to this share of the vocabulary a list is worth its while
 
 // In lanes, because the compiler may not reorder a running maximum of floats, but vectorizes this.
 float largest(std::span<const float> logits) {
@@ -37,7 +40,7 @@ void Candidates::reset(Ranking& raw) {
   forget();
 }
 
-void Candidates::forget() { max_known_ = softmax_known_ = false; }
+void Candidates::forget() { max_known_ = ranked_ = softmax_known_ = false; }
 
 void Candidates::heat(double factor) {
   constexpr double kColdest = 1e-280;  // its reciprocal is finite
@@ -47,7 +50,8 @@ void Candidates::heat(double factor) {
 
 Ranking& Candidates::ranking() {
   if (is_raw_) return *raw_;
-  if (!max_known_) changed_.scan(logits_);
+  if (!ranked_) changed_.scan(logits_);
+  ranked_ = true;
   return changed_;
 }
 
@@ -81,7 +85,7 @@ const Softmax& Candidates::softmax() {
 
 double Candidates::entropy() {
   softmax();
-  return softmax_.entropy(logits_, max(), temperature_);
+  return softmax_.entropy(logits_, temperature_);
 }
 
 float* Candidates::writable(int32_t id) {
@@ -148,7 +152,7 @@ void Candidates::become_list(size_t n) {
 void Candidates::select(size_t k) {
   max();  // Error if there is none
   if (whole_) {
-    ranking().best(k, Ranking::kNoFloor, selection_);
+    ranking().best(k, selection_);
     return;
   }
   selection_.clear();
@@ -170,52 +174,71 @@ void Candidates::keep_best(size_t k) {
   assign(selection_);
 }
 
+// Of the whole vocabulary what is dropped becomes impossible: faster than a list of the many that are left, and
+// weights that are known stay so.
+void Candidates::keep_marked() {
+  if (!whole_) return keep_where([&](size_t i) { return marks_.keeps(i); });
+  constexpr double kNear = 4;  // temperatures that the best may lie below the one that the weights are relative to
+  const bool weighed = softmax_known_, keeps_best = marks_.keeps(static_cast<size_t>(best()));
+  const float best_before = max();
+  const auto source = logits_;
+  own_.resize(size());
+  softmax_.passes.keep_logits(marks_.buckets(), marks_.last(), source.data(), source.size(), own_.data());
+  logits_ = own_;
+  is_raw_ = false;
+  forget();
+  if (keeps_best) {
+    max_ = best_before;
+    max_known_ = true;
+  }
+  if (weighed && softmax_.max - double{max()} <= kNear * temperature_) {
+    softmax_.keep(marks_.buckets(), marks_.last());
+    softmax_known_ = true;
+  }
+}
+
 void Candidates::keep_from(double floor) {
   const double bound = std::max<double>(std::min<double>(floor, max()), -std::numeric_limits<float>::max());
-  const auto logits = logits_;
-  if (whole_ && ranking().may_be_few(bound)) {
-    ranking().collect(bound, selection_);
-    assign(selection_);
-  } else {
-    keep_where([&](size_t i) { return logits[i] >= bound; });
-  }
+  if (whole_ && ranking().collect(bound, size() / kFew, selection_)) return assign(selection_);
+  marks_.where(size(), [logits = logits_, least = at_least(bound)](size_t i) { return logits[i] >= least; });
+  keep_marked();
 }
 
 void Candidates::drop_before(int32_t last) {
   const auto index = whole_ ? last : std::lower_bound(ids_.begin(), ids_.begin() + size(), last) - ids_.begin();
   const float worst = logits_[index];
-  const auto dropped = [&](float logit, int32_t id) {  // without a branch
-    return (unsigned{logit > worst} | (unsigned{logit == worst} & unsigned{id < last})) != 0;
-  };
-  if (!whole_) {
-    keep_where([&, logits = logits_](size_t i) { return !dropped(logits[i], ids_[i]); });
-    return;
-  }
-  writable(last);
-  for (size_t i = 0; i < size(); ++i) own_[i] = dropped(own_[i], id(i)) ? Ranking::kNoFloor : own_[i];
+  marks_.where(size(), [&, logits = logits_](size_t i) {  // without a branch
+    return (unsigned{logits[i] < worst} | (unsigned{logits[i] == worst} & unsigned{id(i) >= last})) != 0;
+  });
+  keep_marked();
 }
 
-void Candidates::keep_likeliest(double share) {
-  const double target = share * softmax().total;
-  for (double depth = 2; whole_; depth *= 2) {  // nats below the best: as a rule few are needed, and block maxima tell
-    const double floor = max() - depth * temperature_;
-    if (!ranking().may_be_few(floor)) break;
-    ranking().collect(floor, selection_);
-    keep_best_of(selection_, selection_.size());
+// Narrows the whole vocabulary to a list that surely holds what keep_nearest() needs, its weights with it, if that is
+// short: to what is as near as the best is, or further, as far as it takes to reach the target. least: of all logits
+// that may be needed.
+void Candidates::narrow_around(double center, double least, double target) {
+  const double nearest = std::min(center, 2 * center - max());
+  for (double depth = 2; whole_; depth *= 2) {
+    const double floor = std::max(least, nearest - depth * temperature_);
+    if (!ranking().collect(floor, size() / kFew, selection_)) return;
     double sum = 0;
-    for (size_t i = 0; i < selection_.size(); ++i) {
-      sum += softmax_.weights[size_t(selection_[i].id)];
-      if (sum >= target) return keep_best(i + 1);
-    }
+    for (const Candidate& c : selection_) sum += softmax_.weights[size_t(c.id)];
+    if (sum < target && floor > least) continue;
+    assign(selection_);
+    for (size_t i = 0; i < size(); ++i) softmax_.weights[i] = softmax_.weights[size_t(ids_[i])];
   }
-  keep_nearest(max(), share);
 }
 
 void Candidates::keep_nearest(double center, double share) {
-  constexpr double kReach = 32;  // nats below the best, where next to no probability is left
-  const double reach = std::abs(max() - center) + kReach * temperature_;
-  nearest_.find(logits_, softmax(), center, reach, share);
-  keep_where([&](size_t i) { return nearest_.keeps(i); });
+  const double target = share * softmax().total;
+  // The logits below hold so little that the share is reached without them, with a nat to spare for rounding; nor is
+  // any needed that is further from the center than the best and all above `dispensable`.
+  const double spare = std::max((1 - share) * softmax_.total, std::numeric_limits<double>::min());
+  const double dispensable = softmax_.max - temperature_ * (natural_log(static_cast<double>(size()) / spare) + 1);
+  const double least = std::min(dispensable, 2 * center - max());
+  if (whole_) narrow_around(center, least, target);
+  marks_.nearest(logits_, softmax_, center, std::max(center - least, temperature_), target);
+  keep_marked();
 }
 
 }  // namespace pllm

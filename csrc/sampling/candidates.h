@@ -5,15 +5,16 @@
 #include <span>
 #include <vector>
 
-#include "sampling/nearest.h"
+#include "sampling/marks.h"
 #include "sampling/ranking.h"
 #include "sampling/softmax.h"
 
 namespace pllm {
 
 // In order of id, always; among equal logits the lower id ranks first. At first they are the whole vocabulary, in which
-// -infinity is the logit of what is impossible; keep_*() leave possible ones only, at least one. Memory is kept for the
-// next token. Probabilities are the softmax of logit / temperature over what is left.
+// -infinity is the logit of what is impossible; keep_*() leave at least one, in a list of possible ones where they are
+// few, else in the vocabulary with the others impossible. Memory is kept for the next token. Probabilities are the
+// softmax of logit / temperature over what is left.
 class Candidates {
  public:
   explicit Candidates(const Passes& passes) : softmax_(passes) {}
@@ -27,8 +28,8 @@ class Candidates {
   void heat(double factor);  // > 0; multiplies the temperature
   float max();               // Error(bad_value) if no token is possible any more
   size_t n_possible();
-  int32_t best();  // lowest id of the largest logit
-  const Softmax& softmax();
+  int32_t best();                            // lowest id of the largest logit
+  const Softmax& softmax();                  // relative to its own max, which may be no candidate any more
   double entropy();                          // in nats
   std::vector<float> best_logits(size_t k);  // descending; fewer if there are not as many
 
@@ -40,10 +41,9 @@ class Candidates {
   void ban(int32_t id);
   void allow_only(std::span<const int32_t> ids);
 
-  void keep_best(size_t k);           // k >= 1
-  void keep_from(double floor);       // logits of at least floor, and the best one
-  void drop_before(int32_t last);     // those that rank before this one, which is left
-  void keep_likeliest(double share);  // the fewest best ones whose probabilities reach `share`; at least one
+  void keep_best(size_t k);        // k >= 1
+  void keep_from(double floor);    // logits of at least floor, and the best one
+  void drop_before(int32_t last);  // those that rank before this one, which is left
   // The fewest of smallest |logit - center| (then id) whose probabilities reach `share`; at least one.
   void keep_nearest(double center, double share);
 
@@ -52,6 +52,8 @@ class Candidates {
   float* writable(int32_t id);
   Ranking& ranking();     // of the whole vocabulary
   void select(size_t k);  // the best k into selection_, in order of rank
+  void narrow_around(double center, double least, double target);
+  void keep_marked();
   void keep_where(const auto& keep);
   void assign(const std::vector<Candidate>& kept);
   void reserve();              // own_ and ids_ of the size of the vocabulary
@@ -63,13 +65,14 @@ class Candidates {
   bool whole_ = true;   // ids_ is not used: the index is the id
   bool is_raw_ = true;  // logits_ are the raw ones
   bool max_known_ = false, softmax_known_ = false;
+  bool ranked_ = false;  // changed_ is of own_ as it is
   float max_ = 0;
   double temperature_ = 1;
   std::span<const float> logits_;     // the raw ones, or the first of own_
   std::vector<float> own_;            // [n_vocab] once needed
   std::vector<int32_t> ids_;          // [n_vocab] once needed
   std::vector<Candidate> selection_;  // scratch
-  Nearest nearest_;
+  Marks marks_;                       // scratch
   Softmax softmax_;
 };
 

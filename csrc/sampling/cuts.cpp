@@ -47,17 +47,18 @@ Step make_top_k(const SamplingParams& p) {
 Step make_typical_p(const SamplingParams& p) {
   if (p.typical_p >= 1) return {};
   return [share = static_cast<double>(p.typical_p)](Candidates& candidates, const Draw&) {
-    const double surprise_of_best = natural_log(candidates.softmax().total);
-    const double below = (candidates.entropy() - surprise_of_best) * candidates.temperature();
-    candidates.keep_nearest(candidates.max() - below, share);
+    const Softmax& softmax = candidates.softmax();
+    const double below = (candidates.entropy() - natural_log(softmax.total)) * candidates.temperature();
+    candidates.keep_nearest(softmax.max - below, share);
   };
 }
 
 // Nucleus (Holtzman et al. 2019): the fewest tokens of highest probability that sum to at least top_p.
 Step make_top_p(const SamplingParams& p) {
   if (p.top_p >= 1) return {};
-  return
-      [share = static_cast<double>(p.top_p)](Candidates& candidates, const Draw&) { candidates.keep_likeliest(share); };
+  return [share = static_cast<double>(p.top_p)](Candidates& candidates, const Draw&) {
+    candidates.keep_nearest(candidates.max(), share);
+  };
 }
 
 // Min-p (Nguyen et al. 2024): the tokens at least min_p times as probable as the best.

@@ -16,8 +16,9 @@ double Mirostat::mu(uint32_t choice, uint64_t pos) {
 
 void Mirostat::cut(Candidates& candidates, uint32_t choice, uint64_t pos, int n_vocab) {
   const double limit = mu(choice, pos);
-  log_total_ = natural_log(candidates.softmax().total);
-  best_ = candidates.max();
+  const Softmax& softmax = candidates.softmax();
+  log_total_ = natural_log(softmax.total);
+  best_ = softmax.max;
   temperature_ = candidates.temperature();
   if (mode_ == 2) {
     candidates.keep_from(best_ + temperature_ * (log_total_ - limit * std::numbers::ln2));

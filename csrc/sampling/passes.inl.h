@@ -1,5 +1,6 @@
 // Included by one object for each level; PLLM_PASSES names its table.
 #include <cmath>
+#include <limits>
 
 #include "base/exp_log.h"
 #include "sampling/passes.h"
@@ -51,8 +52,19 @@ void assign(const float* logits, const double* weights, size_t n, double center,
   }
 }
 
+void keep_logits(const uint16_t* buckets, uint16_t last, const float* logits, size_t n, float* kept) {
+  for (size_t i = 0; i < n; ++i) kept[i] = buckets[i] <= last ? logits[i] : -std::numeric_limits<float>::infinity();
+}
+
+void keep_weights(const uint16_t* buckets, uint16_t last, size_t n, double* weights, double* sums) {
+  for (size_t begin = 0; begin < n; begin += kBlock, ++sums) {
+    for (size_t i = begin; i < begin + kBlock; ++i) weights[i] = buckets[i] <= last ? weights[i] : 0.0;
+    *sums = block_sum(weights + begin);
+  }
+}
+
 }  // namespace
 
-extern const Passes PLLM_PASSES = {weigh, moment, assign};
+extern const Passes PLLM_PASSES = {weigh, moment, assign, keep_logits, keep_weights};
 
 }  // namespace pllm

@@ -38,6 +38,11 @@ float block_max(const float* x, bool& bad) {
 
 }  // namespace
 
+float at_least(double x) {
+  const auto rounded = static_cast<float>(std::clamp<double>(x, -kLargest, kLargest));
+  return rounded < x ? std::nextafter(rounded, kLargest) : rounded;
+}
+
 void keep_best_of(std::vector<Candidate>& candidates, size_t k) {
   if (k < candidates.size()) {
     std::nth_element(candidates.begin(), candidates.begin() + k, candidates.end(), ranks_before);
@@ -69,30 +74,46 @@ int32_t Ranking::argmax() const {
   return static_cast<int32_t>(std::find(logits_.begin() + block * kBlock, logits_.end(), max_) - logits_.begin());
 }
 
-bool Ranking::may_be_few(double floor) const {
-  const auto n = std::count_if(block_max_.begin(), block_max_.end(), [&](float max) { return max >= floor; });
-  return static_cast<size_t>(n) <= block_max_.size() / 8;
-}
-
-void Ranking::collect(double floor, std::vector<Candidate>& out) const {
-  out.clear();
-  const double bound = std::max<double>(floor, -kLargest);  // -infinity is never a candidate
-  for (size_t b = 0; b < block_max_.size(); ++b) {
+bool Ranking::collect(double floor, size_t limit, std::vector<Candidate>& out) const {
+  const float bound = std::max(at_least(floor), -kLargest);  // -infinity is never a candidate
+  size_t n = 0;
+  for (size_t b = 0; b < block_max_.size() && n <= limit; ++b) {
     if (block_max_[b] < bound) continue;
     const size_t end = std::min((b + 1) * kBlock, logits_.size());
-    for (size_t i = b * kBlock; i < end; ++i) {
-      if (logits_[i] >= bound) out.push_back({logits_[i], static_cast<int32_t>(i)});
+    if (out.size() < n + kBlock) out.resize(2 * n + kBlock);
+    Candidate* next = out.data() + n;
+    for (size_t i = b * kBlock; i < end; ++i) {  // without a branch
+      const float logit = logits_[i];
+      *next = {logit, static_cast<int32_t>(i)};
+      next += logit >= bound;
     }
+    n = static_cast<size_t>(next - out.data());
+  }
+  out.resize(n);
+  return n <= limit;
+}
+
+void Ranking::append_equal(float logit, size_t n, std::vector<Candidate>& out) const {
+  for (size_t i = 0; i < logits_.size() && n > 0; ++i) {
+    if (logits_[i] != logit) continue;
+    out.push_back({logit, static_cast<int32_t>(i)});
+    --n;
   }
 }
 
-void Ranking::best(size_t k, double floor, std::vector<Candidate>& out) {
-  if (k < block_max_.size()) {  // k blocks hold a value at least as large as the k-th largest block maximum
+void Ranking::best(size_t k, std::vector<Candidate>& out) {
+  if (k >= block_max_.size()) {
+    collect(kNoFloor, logits_.size(), out);
+  } else {  // k blocks hold a value at least as large as the k-th largest block maximum
     scratch_ = block_max_;
     std::nth_element(scratch_.begin(), scratch_.begin() + (k - 1), scratch_.end(), std::greater<>());
-    floor = std::max<double>(floor, scratch_[k - 1]);
+    const float floor = scratch_[k - 1];
+    // Fewer than k blocks hold larger ones: if there are more candidates than that, the rest are ties.
+    if (!collect(floor, k * kBlock, out)) {
+      collect(std::nextafter(floor, kLargest), k * kBlock, out);
+      append_equal(floor, k, out);
+    }
   }
-  collect(floor, out);
   keep_best_of(out, k);
 }
 

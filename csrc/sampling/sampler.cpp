@@ -72,7 +72,7 @@ void Sampler::add_logprobs(Sampled& result, int n_top) {
   };
   result.logprob = logprob(raw_.logits()[result.id]);
   if (n_top == 0) return;
-  raw_.best(static_cast<size_t>(n_top), Ranking::kNoFloor, top_);
+  raw_.best(static_cast<size_t>(n_top), top_);
   result.top.reserve(top_.size());
   for (const Candidate& c : top_) result.top.emplace_back(c.id, logprob(c.logit));
 }

@@ -22,22 +22,32 @@ struct Tail {
 
 }  // namespace
 
-void Softmax::compute(std::span<const float> logits, float max, double temperature) {
+void Softmax::compute(std::span<const float> logits, float largest, double temperature) {
   const double cold = 1 / temperature;  // a division for every logit would take a third of the time
   const Tail tail(logits);
   const size_t n_blocks = (logits.size() + kBlock - 1) / kBlock;
   n = logits.size();
+  max = largest;
   if (weights.size() < n_blocks * kBlock) weights.resize(n_blocks * kBlock);
   sums.resize(n_blocks);
   passes.weigh(logits.data(), tail.begin, max, cold, weights.data(), sums.data());
   if (tail.n > 0) {
     passes.weigh(tail.values, kBlock, max, cold, weights.data() + tail.begin, sums.data() + n_blocks - 1);
   }
+  add_up();
+}
+
+void Softmax::add_up() {
   total = 0;
   for (const double sum : sums) total += sum;
 }
 
-double Softmax::entropy(std::span<const float> logits, float max, double temperature) const {
+void Softmax::keep(const uint16_t* buckets, uint16_t last) {
+  passes.keep_weights(buckets, last, sums.size() * kBlock, weights.data(), sums.data());
+  add_up();
+}
+
+double Softmax::entropy(std::span<const float> logits, double temperature) const {
   const double cold = 1 / temperature;
   const Tail tail(logits);
   double sum = passes.moment(logits.data(), weights.data(), tail.begin, max, cold);

@@ -1,6 +1,7 @@
 // Unnormalized softmax weights and their sums, in one fixed order of additions that vectorizes.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -14,15 +15,21 @@ struct Softmax {
   explicit Softmax(const Passes& of_level) : passes(of_level) {}
 
   // weights[i] = e^((logits[i] - max) / temperature); 0 where a logit is -infinity.
-  void compute(std::span<const float> logits, float max, double temperature);
-  double entropy(std::span<const float> logits, float max, double temperature) const;  // in nats
+  void compute(std::span<const float> logits, float largest, double temperature);
+  // Drops those whose bucket is after `last`: their weights become 0. buckets: of whole blocks.
+  void keep(const uint16_t* buckets, uint16_t last);
+  double entropy(std::span<const float> logits, double temperature) const;  // in nats
   size_t pick(double share) const;  // the first index whose cumulated weight exceeds share * total; share in [0, 1)
 
   const Passes& passes;
   size_t n = 0;
+  float max = 0;                // the largest logit when they were computed
   std::vector<double> weights;  // the first n; never made smaller, as growing again would clear it
   std::vector<double> sums;     // of each kBlock weights
   double total = 0;             // of the sums
+
+ private:
+  void add_up();
 };
 
 }  // namespace pllm

@@ -78,9 +78,9 @@ SIMD_INLINE I and_(I a, I b) { return a & b; }
 SIMD_INLINE I or_(I a, I b) { return a | b; }
 SIMD_INLINE I xor_(I a, I b) { return a ^ b; }
 SIMD_INLINE I or_and(I a, I b, I m) { return a | (b & m); }
-SIMD_INLINE I add(I a, I b) { return a + b; }
-SIMD_INLINE I sub(I a, I b) { return a - b; }
-SIMD_INLINE I mul(I a, I b) { return a * b; }
+SIMD_INLINE I add(I a, I b) { return (I)((U32)a + (U32)b); }  // wraps, as instructions do
+SIMD_INLINE I sub(I a, I b) { return (I)((U32)a - (U32)b); }
+SIMD_INLINE I mul(I a, I b) { return (I)((U32)a * (U32)b); }
 SIMD_INLINE I max(I a, I b) { return a > b ? a : b; }
 SIMD_INLINE I sub8(I a, I b) { return (I)((I8)a - (I8)b); }
 template <int N>

@@ -1,4 +1,4 @@
-#include "sampling/nearest.h"
+#include "sampling/marks.h"
 
 #include <algorithm>
 #include <cmath>
@@ -20,8 +20,22 @@ bool all_equal(std::span<const float> logits) {
   return std::all_of(logits.begin(), logits.end(), [&](float x) { return x == logits[0]; });
 }
 
+// Of the weights in each bucket. Neighbours go to sums of their own: with one they would wait for each other where they
+// are of the same bucket.
+struct Mass {
+  double even[kBuckets + 1] = {}, odd[kBuckets + 1] = {};  // the last for what is never kept
+  void add(const uint16_t* buckets, const double* weights, size_t n) {
+    for (size_t i = 0; i + 1 < n; i += 2) {
+      even[buckets[i]] += weights[i];
+      odd[buckets[i + 1]] += weights[i + 1];
+    }
+    if (n % 2 == 1) even[buckets[n - 1]] += weights[n - 1];
+    for (int b = 0; b < kBuckets; ++b) even[b] += odd[b];
+  }
+};
+
 // The bucket in which the sum, in order, reaches the target, or the last that is not empty. Adds those before to `sum`.
-int bucket_reaching(const double (&mass)[kBuckets], double target, double& sum) {
+int bucket_reaching(const double* mass, double target, double& sum) {
   int found = -1;
   for (int b = 0; b < kBuckets; ++b) {
     if (mass[b] == 0) continue;
@@ -34,12 +48,16 @@ int bucket_reaching(const double (&mass)[kBuckets], double target, double& sum) 
 
 }  // namespace
 
-void Nearest::find(std::span<const float> logits, const Softmax& softmax, double center, double reach, double share) {
+void Marks::reserve(size_t n) {
+  const size_t whole = (n + Softmax::kBlock - 1) / Softmax::kBlock * Softmax::kBlock;
+  if (buckets_.size() < whole) buckets_.resize(whole);
+}
+
+void Marks::nearest(std::span<const float> logits, const Softmax& softmax, double center, double reach, double target) {
   const size_t n = logits.size();
   const double* weights = softmax.weights.data();
-  const double target = share * softmax.total;
   double sum = 0;
-  buckets_.resize(n);
+  reserve(n);
   if (all_equal(logits)) {
     last_ = 0;
     for (size_t i = 0; i < n; ++i) {
@@ -49,9 +67,9 @@ void Nearest::find(std::span<const float> logits, const Softmax& softmax, double
     return;
   }
   softmax.passes.assign(logits.data(), weights, n, center, kBuckets / reach, buckets_.data());
-  double mass[kBuckets + 1] = {};  // the last for what has weight 0
-  for (size_t i = 0; i < n; ++i) mass[buckets_[i]] += weights[i];
-  const int found = bucket_reaching(reinterpret_cast<double (&)[kBuckets]>(mass), target, sum);
+  Mass mass;
+  mass.add(buckets_.data(), weights, n);
+  const int found = bucket_reaching(mass.even, target, sum);
   last_ = static_cast<uint16_t>(found);
   items_.clear();
   for (size_t i = 0; i < n; ++i) {
@@ -64,7 +82,7 @@ void Nearest::find(std::span<const float> logits, const Softmax& softmax, double
 
 // Keeps those of items_ that are needed. Each round has the sum reach the target inside a smaller range of distances;
 // what is surely nearer is kept at once. The order of all additions follows from distances and indices alone.
-void Nearest::narrow(double target, double& sum) {
+void Marks::narrow(double target, double& sum) {
   constexpr size_t kFew = 128;
   while (items_.size() > kFew) {
     const auto [nearest, farthest] = std::minmax_element(
