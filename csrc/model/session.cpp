@@ -131,7 +131,8 @@ void Session::check_saved(int n_tokens, std::span<const uint8_t> pages) const {
     throw Error(ErrorKind::context_overflow,
                 std::to_string(n_tokens) + " tokens do not fit the context of " + std::to_string(n_ctx_));
   }
-  if (!model_->backend().kv_is_finite(model_->kv_shape(kv_types_), pages))  // masked values count zero times, and zero times NaN is NaN
+  if (!model_->backend().kv_is_finite(model_->kv_shape(kv_types_),
+                                      pages))  // masked values count zero times, and zero times NaN is NaN
     throw Error(ErrorKind::bad_value, "these keys and values are not all numbers");
 }
 

@@ -23,8 +23,8 @@ size_t padded(int head_dim_v) { return round_up(size_t(head_dim_v), 16); }
 
 void check_dim(int dim) {
   if (dim >= 8 && dim <= 512 && dim % 8 == 0) return;
-  throw Error(ErrorKind::unsupported_model, "attention head size " + std::to_string(dim) +
-                                                " is not supported: it must be a multiple of 8 up to 512");
+  throw Error(ErrorKind::unsupported_model,
+              "attention head size " + std::to_string(dim) + " is not supported: it must be a multiple of 8 up to 512");
 }
 
 // The keys or the values of a head in a page: kPageTokens dim numbers, then the scales.
@@ -106,7 +106,8 @@ void Attention::store(const KvLayout& kv, uint8_t* const* pages, int pos0, int n
     const int first = std::max(pos0, page * kPageTokens), last = std::min(pos0 + n, (page + 1) * kPageTokens);
     for (int pos = first; pos < last; pos++) {
       const size_t row = size_t(pos - pos0);
-      const float *key = k + row * ldk + size_t(head * h.head_dim_k), *value = v + row * ldv + size_t(head * h.head_dim_v);
+      const float *key = k + row * ldk + size_t(head * h.head_dim_k),
+                  *value = v + row * ldv + size_t(head * h.head_dim_v);
       // A masked score is replaced, a masked value multiplied by 0: what is not finite goes into the scores.
       const bool finite =
           kernels_.attention->all_finite(key, h.head_dim_k) && kernels_.attention->all_finite(value, h.head_dim_v);
@@ -282,7 +283,8 @@ void Attention::start_totals(const AttentionArgs& a, const Plan& p, const Task& 
 }
 
 void Attention::merge(const AttentionArgs& a, const Task& t, const Results& from, Workspace& w) {
-  kernels_.attention->merge(t.n_rows, a.kv.head.head_dim_v, from.max, from.sum, from.acc, w.total.max, w.total.sum, w.total.acc);
+  kernels_.attention->merge(t.n_rows, a.kv.head.head_dim_v, from.max, from.sum, from.acc, w.total.max, w.total.sum,
+                            w.total.acc);
 }
 
 }  // namespace pllm::cpu

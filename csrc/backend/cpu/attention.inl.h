@@ -1,9 +1,9 @@
 // Attention of query rows over chunks of KV pages, over the words of one instruction set: what all KV types share.
 // Scores and p v are the types' own (attention_tile.inl.h).
 //
-// Fixed order, so that a row's bits depend on the row and its context alone: the sum of p runs over 16 virtual lanes and
-// one tree; p v starts from 0 in each chunk and adds pages ascending; chunks are merged ascending. A masked key has p
-// exactly 0, so a tile of rows may compute keys that some of its rows do not see.
+// Fixed order, so that a row's bits depend on the row and its context alone: the sum of p runs over 16 virtual lanes
+// and one tree; p v starts from 0 in each chunk and adds pages ascending; chunks are merged ascending. A masked key has
+// p exactly 0, so a tile of rows may compute keys that some of its rows do not see.
 #pragma once
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/lines.inl.h"

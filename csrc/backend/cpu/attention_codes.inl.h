@@ -1,5 +1,5 @@
-// KV types that are multiplied as integers: i16 (int16 codes, a scale for every token) and q8_0 (int8 codes, a scale for
-// every token and 32 dims, as GGML has it). Queries and p become int16 codes with a scale of their own.
+// KV types that are multiplied as integers: i16 (int16 codes, a scale for every token) and q8_0 (int8 codes, a scale
+// for every token and 32 dims, as GGML has it). Queries and p become int16 codes with a scale of their own.
 //
 // No sum can leave int32, whatever is stored and asked:
 //   scores    i16: keys and queries are codes of Euclidean norm 46300 or less, and rounding adds at most sqrt(512) / 2
@@ -60,7 +60,7 @@ template <class T>
 void prepare_query(float* q, int dim) {
   const float largest = largest_magnitude(q, dim);
   const bool finite = largest < __builtin_inff();
-  const Coding c = !finite              ? Coding{__builtin_nanf(""), 0.f}
+  const Coding c = !finite             ? Coding{__builtin_nanf(""), 0.f}
                    : T::kNormIsBounded ? norm_coding(q, dim, largest)
                                        : coding(largest, kLargestCode);
   int16_t codes[kMaxDim];
@@ -97,7 +97,7 @@ SIMD_INLINE float prepare_weights(const float* p, const uint8_t* steps, int16_t*
 struct TokenCodes {
   using Code = int16_t;
   using Step = float;
-  static constexpr int kGroup = kMaxDim;        // dims that share a scale
+  static constexpr int kGroup = kMaxDim;                                // dims that share a scale
   static constexpr bool kNormIsBounded = true, kSumsAreBounded = true;  // of queries; of p
   SIMD_INLINE F load_steps(const uint8_t* steps, int t) { return loadf((const float*)steps + t); }
 };
@@ -194,8 +194,8 @@ void code_values(const PageRows& a, const typename D::Number* codes, const float
     for (int i = 0; i < m; i++) {
       for (int g = 0; g < groups; g++) {
         int16_t* row = weights + i * row_ints;
-        const float step = prepare_weights<T>(p + (r + i) * kChunkTokens, group_steps<T>(steps, g * T::kGroup),
-                                              row + g * kPageTokens);
+        const float step =
+            prepare_weights<T>(p + (r + i) * kChunkTokens, group_steps<T>(steps, g * T::kGroup), row + g * kPageTokens);
         __builtin_memcpy(row + groups * kPageTokens + 2 * g, &step, sizeof step);
       }
     }
@@ -223,8 +223,7 @@ void code_rows(const PageRows& a, const float* in, float* out) {
   using Widened = CodeProducts<T, int16_t, false>;
   constexpr auto rows = keys ? code_scores<T, Direct> : code_values<T, Direct>;
   constexpr auto wide_rows = keys ? code_scores<T, Widened> : code_values<T, Widened>;
-  if (a.next)
-    fetch(steps_of<T>(a.next, a.dim), size_t(n_groups<T>(a.dim)) * kPageTokens * sizeof(typename T::Step));
+  if (a.next) fetch(steps_of<T>(a.next, a.dim), size_t(n_groups<T>(a.dim)) * kPageTokens * sizeof(typename T::Step));
   if (sizeof(Code) < sizeof(int16_t) && many(a.n_rows)) return wide_rows(a, widened<T>(a), in, out);
   rows(a, (const Code*)a.page, in, out);
 }

@@ -122,8 +122,7 @@ void store_float_value(uint8_t* values, int t, int head_dim_v, const float* v) {
 void keep_query(float*, int) {}
 
 template <class E>
-constexpr KeyKernels kFloatKeys = {
-    .store = store_float_key<E>, .prepare = keep_query, .scores = float_scores<E>};
+constexpr KeyKernels kFloatKeys = {.store = store_float_key<E>, .prepare = keep_query, .scores = float_scores<E>};
 template <class E>
 constexpr ValueKernels kFloatValues = {.store = store_float_value<E>, .add = float_values<E>};
 

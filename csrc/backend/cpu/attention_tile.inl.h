@@ -1,16 +1,16 @@
-// Keys and values of one KV page against query rows: the layout and the loops that all KV types share, over the words of
-// one instruction set. attention_floats.inl.h and attention_codes.inl.h say how each type is stored and multiplied.
+// Keys and values of one KV page against query rows: the layout and the loops that all KV types share, over the words
+// of one instruction set. attention_floats.inl.h and attention_codes.inl.h say how each type is stored and multiplied.
 //
 // A page's part holds 64 tokens of one (layer, KV head). Keys have the tokens in the lanes, [head_dim_k / P][64][P],
-// where an instruction multiplies P numbers at once: 1 float or 2 int16. Values have the dims in the lanes, blocks of 64
-// dims [64 / P tokens][64][P] and a last narrower block; head_dim_v is padded to 16. So scores and outputs fill whole
-// registers and nothing is summed across lanes. Scales follow: one a token, [64], or one a token for every 32 dims,
-// [ceil(dim / 32)][64].
+// where an instruction multiplies P numbers at once: 1 float or 2 int16. Values have the dims in the lanes, blocks of
+// 64 dims [64 / P tokens][64][P] and a last narrower block; head_dim_v is padded to 16. So scores and outputs fill
+// whole registers and nothing is summed across lanes. Scales follow: one a token, [64], or one a token for every 32
+// dims, [ceil(dim / 32)][64].
 //
 // Fixed order, so that a row's bits depend on the row and its context alone: a score is a chain over d ascending, p v a
 // chain over t ascending, floats by fused multiply-adds. Integer sums are exact; they become floats once a page and
-// group of dims that share a scale. Rows in registers (M) and vectors in registers (N) change only which chains run side
-// by side.
+// group of dims that share a scale. Rows in registers (M) and vectors in registers (N) change only which chains run
+// side by side.
 #pragma once
 #include "backend/cpu/compiler.inl.h"
 #include "backend/cpu/kernels.h"
@@ -67,7 +67,8 @@ SIMD_INLINE void rank_one(typename D::Sum (&sum)[M][N], const typename D::In* in
   }
 }
 
-// What a kernel for M rows reads and writes. in: rows of keys' queries or of p, as D::In; ld_in, ld_out: from row to row.
+// What a kernel for M rows reads and writes. in: rows of keys' queries or of p, as D::In; ld_in, ld_out: from row to
+// row.
 template <class D>
 struct Operands {
   const typename D::Number* numbers;
