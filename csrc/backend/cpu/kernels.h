@@ -52,7 +52,7 @@ struct ElementwiseKernels {
   void (*gelu_erf)(float* x, int64_t n);   // the exact one
   void (*sigmoid)(float* x, int64_t n);
   void (*softmax)(float* x, int64_t n);
-  void (*exp2)(float* x, int64_t n);                                 // attention's own: exactly 0 below -126
+  void (*exp2)(float* x, int64_t n);                                 // attention's own: exactly 0 below -64
   void (*add)(float* x, const float* y, int64_t n);                  // x += y
   void (*add_scaled)(float* x, const float* y, float s, int64_t n);  // x += s y
   void (*scale)(float* x, float s, int64_t n);                       // x *= s
