@@ -125,6 +125,5 @@ CONSTANTS = {
     "GGML_TYPE_F32": 0,
     "GGML_TYPE_F16": 1,
     "GGML_TYPE_Q8_0": 8,
-    "GGML_TYPE_BF16": 30,
     "LLAMA_DEFAULT_SEED": 2**32 - 1,
 }

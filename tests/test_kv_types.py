@@ -151,8 +151,8 @@ def test_error_of_a_type(kv_type: str, dim: int, outliers: bool) -> None:
 @pytest.mark.parametrize("kv_type", TYPES)
 @pytest.mark.parametrize("peak", [0.0, 5.0, 8.0, 11.0])
 def test_long_flat_attention_with_one_peak(kv_type: str, peak: float) -> None:
-    """Thousands of keys that weigh next to nothing each and much together, and one far heavier: no more may be
-    lost of its page than half a 32767th a key. 8 bits would lose all of e^-8: 2 % of the page's weight."""
+    """Thousands of keys that weigh next to nothing each and much together, and one far heavier: no more may
+    be lost of its page than half a 32767th a key. 8 bits would lose all of e^-8: 2 % of the page's weight."""
     n, dim = 4500, 64
     rng = np.random.default_rng(0)
     q = rng.standard_normal((1, 1, dim)).astype(np.float32)

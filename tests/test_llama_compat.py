@@ -201,7 +201,7 @@ def test_kv_types_by_name_and_number(path: Path) -> None:
         ({}, ("f16", "f16")),
         ({"type_k": None, "type_v": 1}, ("f16", "f16")),
         ({"type_k": pyllamacpp.GGML_TYPE_Q8_0, "type_v": "i16"}, ("q8_0", "i16")),
-        ({"type_k": np.int32(0), "type_v": pyllamacpp.GGML_TYPE_BF16}, ("f32", "bf16")),
+        ({"type_k": np.int32(0), "type_v": 30}, ("f32", "bf16")),
     ):
         with Llama(path, verbose=False, **given) as llm:
             llm.eval([1, 2, 3])
