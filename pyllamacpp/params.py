@@ -197,7 +197,9 @@ def _metadata(value: Any) -> Mapping[str, Any]:
 
 
 def kv_type(name: str, value: Any) -> str:
-    """The name of a KV type, from that or from GGML's number. name: the parameter's."""
+    """The name of a KV type, from that or from GGML's number; None: the default. name: the parameter's."""
+    if value is None:
+        return DEFAULT_KV_TYPE
     if isinstance(value, str) and value in KV_TYPES:
         return value
     with contextlib.suppress(TypeError):
