@@ -390,11 +390,9 @@ class LoadParams:
     )
     n_batch: int = _param(512, "Prompt tokens evaluated at a time.", int, low=1)
     type_k: str = _param(
-        DEFAULT_KV_TYPE,
-        "What keys are kept as; an unknown type is answered with the list of all.",
-        str,
+        DEFAULT_KV_TYPE, "What keys are kept as; an unknown type is answered with the list of all.", str,
         flags=("--cache-type-k", "-ctk"),
-    )
+    )  # fmt: skip
     type_v: str = _param(
         DEFAULT_KV_TYPE, "What values are kept as, likewise.", str, flags=("--cache-type-v", "-ctv")
     )
