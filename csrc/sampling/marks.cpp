@@ -11,7 +11,8 @@
 namespace pllm {
 namespace {
 
-constexpr int kBuckets = 1024;
+constexpr int kBuckets = Passes::kBuckets;
+constexpr size_t kBlock = Passes::kBlock;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Which of the buckets of [lo, lo + kBuckets / scale] a distance belongs to.
@@ -70,7 +71,7 @@ void Marks::reserve(size_t n) {
 }
 
 void Marks::nearest(std::span<const float> logits, const Softmax& softmax, double center, double least, double target) {
-  constexpr size_t kFew = 8192, kSample = 16384;  // so few are looked at one by one; of more, a sample comes first
+  constexpr size_t kFew = 8192;  // so many are looked at one by one
   reserve(logits.size());
   if (all_equal(logits)) return mark_equal(logits.size(), softmax.weights[0], target);
   double sum = 0;
@@ -81,8 +82,7 @@ void Marks::nearest(std::span<const float> logits, const Softmax& softmax, doubl
     for (const Item& item : items_) around += item.weight;
     return sum < target && around >= target;
   };
-  const bool found = logits.size() > kFew && (look(estimate(logits, softmax, center, least, target, kSample)) ||
-                                              look(estimate(logits, softmax, center, least, target, logits.size())));
+  const bool found = logits.size() > kFew && look(locate(logits, softmax, center, least, target));
   if (!found) look({-1, kInfinity});
   narrow(target, sum);
 }
@@ -94,38 +94,46 @@ void Marks::mark_equal(size_t n, double weight, double target) {
   std::fill(marks_.begin() + kept, marks_.begin() + n, uint8_t{Passes::kDropped});
 }
 
-// From `n_sample` of the candidates, or all. Leaves room for what a sample is wrong by, and sums for rounding.
-Marks::Band Marks::estimate(std::span<const float> logits, const Softmax& softmax, double center, double least,
-                            double target, size_t n_sample) {
-  const double margin = n_sample < logits.size() ? 0.01 : 1e-9;
-  const size_t step = std::max<size_t>(1, logits.size() / n_sample);
+// A histogram of distances, with room for sums that round otherwise.
+Marks::Band Marks::locate(std::span<const float> logits, const Softmax& softmax, double center, double least,
+                          double target) const {
+  constexpr double kMargin = 1e-9;
   const double reach = std::max(center - least, std::numeric_limits<double>::min()), scale = kBuckets / reach;
-  double mass[kBuckets] = {}, total = 0;
-  for (size_t i = 0; i < logits.size(); i += step) {
-    total += softmax.weights[i];
-    if (logits[i] >= least) mass[bucket_of(distance_of(logits[i], center), 0, scale)] += softmax.weights[i];
+  double mass[kBuckets] = {}, odd[kBuckets] = {};  // neighbours of the same bucket would wait for each other
+  double total = 0;
+  uint16_t buckets[kBlock];
+  for (size_t begin = 0; begin < logits.size(); begin += kBlock) {
+    const size_t n = std::min(kBlock, logits.size() - begin);
+    const double* weights = &softmax.weights[begin];
+    softmax.passes.assign(logits.data() + begin, n, center, scale, buckets);
+    for (size_t i = 0; i + 1 < n; i += 2) {
+      mass[buckets[i]] += weights[i];
+      odd[buckets[i + 1]] += weights[i + 1];
+    }
+    if (n % 2 == 1) mass[buckets[n - 1]] += weights[n - 1];
   }
+  for (int b = 0; b < kBuckets; ++b) total += mass[b] += odd[b];
   const auto reached = [&](double share) {
     double sum = 0;
     return bucket_reaching(mass, share * total, sum);
   };
   const double share = target / softmax.total;
-  const int first = reached(share - margin), last = reached(share + margin);
-  if (first < 0) return {-1, kInfinity};  // nothing in the sample
+  const int first = reached(share - kMargin), last = reached(share + kMargin);
+  if (first < 0) return {-1, kInfinity};  // no weight that counts
   return {first == 0 ? -1 : first / scale, last == kBuckets - 1 ? kInfinity : (last + 1) / scale};
 }
 
 // Those marked kBetween, into items_; what is kept of them is marked again later.
 void Marks::collect(std::span<const float> logits, const Softmax& softmax, double center) {
-  static_assert(Softmax::kBlock % sizeof(uint64_t) == 0);
+  static_assert(kBlock % sizeof(uint64_t) == 0 && std::endian::native == std::endian::little);
+  constexpr uint64_t kHits = 0x0101010101010101u * Passes::kBetween;
   items_.clear();
   for (size_t begin = 0; begin < logits.size(); begin += sizeof(uint64_t)) {
     uint64_t eight;
     std::memcpy(&eight, &marks_[begin], sizeof eight);
-    if ((eight & 0x0101010101010101u * Passes::kBetween) == 0) continue;
-    const size_t end = std::min(begin + sizeof eight, logits.size());
-    for (size_t i = begin; i < end; ++i) {
-      if (marks_[i] != Passes::kBetween) continue;
+    for (uint64_t hits = eight & kHits; hits != 0; hits &= hits - 1) {
+      const size_t i = begin + static_cast<size_t>(std::countr_zero(hits)) / 8;
+      if (i >= logits.size()) break;
       items_.push_back({distance_of(logits[i], center), softmax.weights[i], static_cast<uint32_t>(i)});
       marks_[i] = Passes::kDropped;
     }

@@ -1,6 +1,6 @@
 // Which candidates a cut keeps. The fewest nearest to a logit that hold a share of the probability are found without
-// sorting: a sample tells roughly how far away the share is reached, one pass adds up what is surely nearer, and only
-// what lies around that distance is looked at one by one.
+// sorting: a histogram tells about how far away the share is reached, one pass adds up what is nearer, and only what
+// lies around that distance is looked at one by one.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -34,8 +34,7 @@ class Marks {
   };
   void reserve(size_t n);
   void mark_equal(size_t n, double weight, double target);
-  Band estimate(std::span<const float> logits, const Softmax& softmax, double center, double least, double target,
-                size_t n_sample);
+  Band locate(std::span<const float> logits, const Softmax& softmax, double center, double least, double target) const;
   void collect(std::span<const float> logits, const Softmax& softmax, double center);
   void narrow(double target, double sum);
 

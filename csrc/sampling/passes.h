@@ -16,6 +16,7 @@ struct Moments {
 
 struct Passes {
   static constexpr size_t kBlock = 256;
+  static constexpr int kBuckets = 1024;
   enum Mark : uint8_t { kDropped, kInside, kBetween };
 
   // weights[n] = e^((logits - max) * cold) and the sum of each kBlock of them; n a multiple of kBlock. Within 2e-12,
@@ -25,6 +26,8 @@ struct Passes {
   double (*moment)(const float* logits, const double* weights, size_t n, double max, double cold);
   // Of the logits above -infinity, less `center`; n a multiple of kBlock.
   Moments (*moments)(const float* logits, size_t n, double center);
+  // buckets[n] = |logit - center| * scale, at most kBuckets - 1.
+  void (*assign)(const float* logits, size_t n, double center, double scale, uint16_t* buckets);
   // marks[n]: kInside where a logit is of `inner`, else kBetween where it is of `outer`, else kDropped, as where its
   // weight is 0. Returns the sum of the weights inside; n a multiple of kBlock.
   double (*mark)(const float* logits, const double* weights, size_t n, Interval inner, Interval outer, uint8_t* marks);

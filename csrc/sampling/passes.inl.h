@@ -80,6 +80,14 @@ Moments moments(const float* logits, size_t n, double center) {
   return total;
 }
 
+void assign(const float* logits, size_t n, double center, double scale, uint16_t* buckets) {
+  constexpr double kLast = Passes::kBuckets - 1;
+  for (size_t i = 0; i < n; ++i) {
+    const double bucket = std::fabs(static_cast<double>(logits[i]) - center) * scale;
+    buckets[i] = static_cast<uint16_t>(static_cast<int>(bucket < kLast ? bucket : kLast));
+  }
+}
+
 double mark(const float* logits, const double* weights, size_t n, Interval inner, Interval outer, uint8_t* marks) {
   double total = 0, terms[kBlock];
   int32_t inside[kBlock];  // as wide as a logit, so that the loop vectorizes
@@ -111,6 +119,6 @@ void keep_weights(const uint8_t* marks, size_t n, double* weights, double* sums)
 
 }  // namespace
 
-extern const Passes PLLM_PASSES = {weigh, moment, moments, mark, keep_logits, keep_weights};
+extern const Passes PLLM_PASSES = {weigh, moment, moments, assign, mark, keep_logits, keep_weights};
 
 }  // namespace pllm
