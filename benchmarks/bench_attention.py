@@ -1,6 +1,6 @@
 """Attention alone: milliseconds per layer, beside the read bandwidth measured in the same run.
 
-python benchmarks/bench_attention.py [--level avx512] [--threads 2] [--heads 32 --kv-heads 8 --head-dim 64]
+python benchmarks/bench_attention.py [--types f16,i16] [--threads 2] [--heads 32 --kv-heads 8 --head-dim 64]
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--level", default=_core.levels()[-1], choices=_core.levels())
+    parser.add_argument(
+        "--types", default=",".join(_core.kv_types()), help="of keys and values, or K/V, as in q8_0/i16"
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layers", type=int, default=16)
     parser.add_argument("--heads", type=int, default=32)
@@ -24,7 +27,14 @@ def main() -> None:
     parser.add_argument("--head-dim", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=15)
     a = parser.parse_args()
+    print(f"{a.level}, {a.threads} threads, {a.heads}/{a.kv_heads} heads of {a.head_dim}, {a.layers} layers")
+    for types in a.types.split(","):
+        measure(a, types)
+
+
+def measure(a: argparse.Namespace, types: str) -> None:
     depth, prompt, scale = 4096, 512, a.head_dim**-0.5
+    type_k, _, type_v = types.partition("/")
     cache = _core.KvAttention(
         a.level,
         n_head=a.heads,
@@ -34,6 +44,8 @@ def main() -> None:
         n_positions=depth + prompt,
         n_threads=a.threads,
         n_layers=a.layers,
+        type_k=type_k,
+        type_v=type_v or type_k,
     )
     rng = np.random.default_rng(0)
     kv = rng.standard_normal((depth + prompt, a.kv_heads, a.head_dim), dtype=np.float32)
@@ -41,8 +53,7 @@ def main() -> None:
         cache.store(0, kv, kv, layer)
     q = rng.standard_normal((prompt, a.heads, a.head_dim), dtype=np.float32)
 
-    print(f"{a.level}, {a.threads} threads, {a.heads}/{a.kv_heads} heads of {a.head_dim}, {a.layers} layers")
-    print(f"{'':24}{'ms/layer':>10}{'best':>8}{'GB/s':>8}{'GMAC/s':>8}")
+    print(f"\n{types:24}{'ms/layer':>10}{'best':>8}{'GB/s':>8}{'GMAC/s':>8}")
     for name, n_pages in (("read 4096 positions", depth // 64), ("read 512 positions", 512 // 64)):
         report(
             name,

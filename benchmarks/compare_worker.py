@@ -25,12 +25,11 @@ class Engine(Protocol):
 
 class Pyllamacpp:
     def __init__(self, path: str, n_ctx: int, threads: int, type_k: str, type_v: str) -> None:
-        from pyllamacpp import _core, bench
+        from pyllamacpp import _core
 
-        bench.check_kv_types(type_k, type_v)
         began = time.perf_counter()
         self.model = _core.Model(_core.GgufFile(path), n_threads=threads)
-        self.session = _core.Session(self.model, n_ctx)
+        self.session = _core.Session(self.model, n_ctx, type_k=type_k, type_v=type_v)
         self._load_s = time.perf_counter() - began
         self._meter: Any = None
         self._costs: dict[str, Any] = {}
@@ -60,7 +59,7 @@ class Pyllamacpp:
 
         if self._meter is None:
             named = [BenchTest(*test) for test in tests]
-            self._costs = {test.name: cost(self.model, test) for test in named}
+            self._costs = {test.name: cost(self.model, test, *self.session.kv_types) for test in named}
             self._meter = Meter(self.model, [one.pass_bytes for one in self._costs.values()])
         self._meter.sample()
         least = {

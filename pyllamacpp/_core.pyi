@@ -73,7 +73,9 @@ class Model:
     def layers_work(self) -> Work: ...  # of one token through all layers
     @property
     def head_work(self) -> Work: ...  # of one row of logits
-    def kv_bytes_read(self, n_keys: int) -> int: ...  # by a token that sees n_keys
+    def kv_bytes_read(  # by a token that sees n_keys
+        self, n_keys: int, *, type_k: str = ..., type_v: str = ...
+    ) -> int: ...
     @property
     def arch(self) -> str: ...
     @property
@@ -98,16 +100,17 @@ class Model:
     def n_threads(self) -> int: ...
     @property
     def weight_bytes(self) -> int: ...
-    @property
-    def kv_bytes_per_token(self) -> int: ...
+    def kv_bytes_per_token(self, *, type_k: str = ..., type_v: str = ...) -> int: ...
 
 @final
 class Session:
     """One sequence: KV pages and a position."""
 
-    def __init__(self, model: Model, n_ctx: int) -> None: ...
+    def __init__(self, model: Model, n_ctx: int, *, type_k: str = ..., type_v: str = ...) -> None: ...
     @property
     def n_ctx(self) -> int: ...
+    @property
+    def kv_types(self) -> tuple[str, str]: ...  # of keys, of values
     @property
     def n_tokens(self) -> int: ...
     @property
@@ -133,7 +136,15 @@ class MemoryPlan(TypedDict):
     n_ctx: int
     total_bytes: int
 
-def plan_context(file: GgufFile, n_ctx: int | None = None, *, weights_loaded: bool = False) -> MemoryPlan: ...
+def plan_context(
+    file: GgufFile,
+    n_ctx: int | None = None,
+    *,
+    weights_loaded: bool = False,
+    type_k: str = ...,
+    type_v: str = ...,
+) -> MemoryPlan: ...
+def kv_types() -> dict[str, int | None]: ...  # of keys and values, the default first -> GGML's number
 def architectures() -> dict[str, str]: ...  # general.architecture -> the models that people know it by
 
 class MachineInfo(TypedDict):
@@ -276,6 +287,8 @@ class KvAttention:
         n_positions: int,
         n_threads: int = 1,
         n_layers: int = 1,
+        type_k: str = ...,
+        type_v: str = ...,
     ) -> None: ...
     def store(self, pos0: int, k: _Float32, v: _Float32, layer: int = 0) -> None: ...
     def attention(  # q (n, n_head, head_dim_k) -> (n, n_head, head_dim_v)

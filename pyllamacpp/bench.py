@@ -21,10 +21,10 @@ import numpy as np
 
 from . import _core
 from .errors import ParameterError
+from .params import DEFAULT_KV_TYPE, kv_type
 
 PeakKind = Literal["int8", "f32", "bf16"]
 
-_KV_TYPES = ("f16",)
 _WARM_UP = 16  # decoded tokens
 _FILL = 512  # tokens at a time on the way to a depth
 _OUTSIDE = "outside"  # of any operation: the forward pass itself, and Python
@@ -50,6 +50,7 @@ class BenchTest:
 class BenchParams:
     """What is measured. n_prompt and n_gen: tokens of prefills and of decoding; 0 measures nothing.
 
+    type_k, type_v: what keys and values are kept as, by name.
     Error: ParameterError for values out of range, or where nothing is left to measure.
     """
 
@@ -57,8 +58,12 @@ class BenchParams:
     n_gen: tuple[int, ...] = (64,)
     depths: tuple[int, ...] = (0,)
     repeats: int = 5
+    type_k: str = DEFAULT_KV_TYPE
+    type_v: str = DEFAULT_KV_TYPE
 
     def __post_init__(self) -> None:
+        for name in ("type_k", "type_v"):
+            object.__setattr__(self, name, kv_type(name, getattr(self, name)))
         for name in ("n_prompt", "n_gen", "depths"):
             values = getattr(self, name)
             if not values or any(value < 0 for value in values):
@@ -84,14 +89,6 @@ class BenchParams:
         return depth + max(self.n_prompt + self.n_gen)
 
 
-def check_kv_types(*types: str) -> None:
-    for name in types:
-        if name not in _KV_TYPES:
-            raise ParameterError(
-                f"keys and values of type {name!r} are not supported", f"There is {', '.join(_KV_TYPES)}."
-            )
-
-
 @dataclass(frozen=True, slots=True)
 class Cost:
     """What a test needs at the least: bytes read and products, of all its tokens."""
@@ -107,21 +104,21 @@ class Cost:
         return {"read": self.n_bytes / limits["read"], "arithmetic": arithmetic}
 
 
-def cost(model: _core.Model, test: BenchTest) -> Cost:
+def cost(
+    model: _core.Model, test: BenchTest, type_k: str = DEFAULT_KV_TYPE, type_v: str = DEFAULT_KV_TYPE
+) -> Cost:
     """Weights count once a pass, of experts those used; of a prefill the last token alone has logits."""
     layers, head = model.layers_work, model.head_work
     n_heads = 1 if test.kind == "pp" else test.n
     n_passes = 1 if test.kind == "pp" else test.n
     weights = layers["bytes"] + head["bytes"]
-    if test.kind == "pp":
-        kv = model.kv_bytes_read(test.depth + test.n)
-    else:
-        kv = sum(model.kv_bytes_read(test.depth + i + 1) for i in range(test.n))
+    seen = [test.depth + (test.n if test.kind == "pp" else i + 1) for i in range(n_passes)]
+    kv_bytes = sum(model.kv_bytes_read(n, type_k=type_k, type_v=type_v) for n in seen)
     return Cost(
-        n_bytes=n_passes * weights + kv,
+        n_bytes=n_passes * weights + kv_bytes,
         int8_macs=test.n * layers["int8_macs"] + n_heads * head["int8_macs"],
         float_macs=test.n * layers["float_macs"] + n_heads * head["float_macs"],
-        pass_bytes=weights + kv // n_passes,
+        pass_bytes=weights + kv_bytes // n_passes,
     )
 
 
@@ -134,7 +131,8 @@ class Runner:
         """Errors: ModelFileError and its kinds, MemoryLimitError, ParameterError."""
         began = time.perf_counter()
         file = _core.GgufFile(path)
-        _core.plan_context(file, sum(params.n_ctx(depth) for depth in params.depths))  # or MemoryLimitError
+        n_ctx = sum(params.n_ctx(depth) for depth in params.depths)
+        _core.plan_context(file, n_ctx, type_k=params.type_k, type_v=params.type_v)  # or MemoryLimitError
         self.model = _core.Model(file, n_threads=n_threads, isa=isa, profile=profile)
         self.load_s = time.perf_counter() - began
         self.n_params = sum(math.prod(tensor.shape) for tensor in file.tensors)
@@ -170,7 +168,10 @@ class Runner:
 
     def _session(self, depth: int) -> _core.Session:
         if depth not in self._sessions:
-            self._sessions[depth] = _core.Session(self.model, self._params.n_ctx(depth))
+            p = self._params
+            self._sessions[depth] = _core.Session(
+                self.model, p.n_ctx(depth), type_k=p.type_k, type_v=p.type_v
+            )
         return self._sessions[depth]
 
     def _eval(self, session: _core.Session, n: int) -> None:
@@ -255,7 +256,7 @@ class Bench:
         self.peak_rss = peak_memory()
         self.name = Path(path).name
         model = self.runner.model
-        self.rows = [Row(test, cost(model, test)) for test in params.tests]
+        self.rows = [Row(test, cost(model, test, params.type_k, params.type_v)) for test in params.tests]
         self.meter = Meter(model, [row.cost.pass_bytes for row in self.rows])
 
     def steps(self) -> Iterator[None]:
@@ -281,6 +282,7 @@ class Bench:
             "params": self.runner.n_params,
             "isa": model.isa,
             "threads": model.n_threads,
+            "kv_types": [self.params.type_k, self.params.type_v],
             "load_s": round(self.runner.load_s, 3),
             "first_token_s": round(self.runner.first_token_s, 3),
             "peak_rss": self.peak_rss,

@@ -26,9 +26,10 @@ _FORM = "The answer cannot be constrained yet; ask for the form in the prompt an
 _BY_HAND = "It looks at the whole answer: use generate() or create_completion()."
 _ANY_BOOL = (None, True, False)
 
-ROPE = frozenset(
+# Parameters of loading that `Llama` takes under its peer's names and does not spell out.
+LOADING = frozenset(
     [
-        "rope_scaling_type", "rope_freq_base", "rope_freq_scale",
+        "type_k", "type_v", "rope_scaling_type", "rope_freq_base", "rope_freq_scale",
         "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow", "yarn_orig_ctx",
     ]
 )  # fmt: skip
@@ -57,8 +58,6 @@ CONSTRUCTOR: Mapping[str, Inert] = {
     "chat_handler": Inert((None,), "Give chat_template=, or write the prompt and call create_completion()."),
     "draft_model": Inert((None,), "Leave it out; the answers are the same."),
     "tokenizer": Inert((None,), "The file's own tokenizer is used; pre=... overrides its pre-tokenizer."),
-    "type_k": Inert((None, 1), "Keys are kept as f16 (1)."),
-    "type_v": Inert((None, 1), "Values are kept as f16 (1)."),
 }
 
 SAMPLING: Mapping[str, Inert] = {

@@ -66,7 +66,7 @@ def write(session: _core.Session, tokens: npt.NDArray[np.int32], folder: str | o
 
 def write_prompt(llm: Llama, tokens: Sequence[int], folder: str | os.PathLike[str]) -> list[str]:
     """`write` for a prompt, in a session of its own. Errors: as `write`."""
-    return write(_core.Session(llm._model, len(tokens)), np.asarray(tokens, np.int32), folder)
+    return write(llm._parts.session(len(tokens)), np.asarray(tokens, np.int32), folder)
 
 
 def _make_room(path: Path) -> None:

@@ -65,12 +65,19 @@ class Embedder:
     """
 
     def __init__(
-        self, model: _core.Model, tokenizer: Tokenizer, pooling: Pooling, *, n_ctx: int, n_batch: int
+        self,
+        model: _core.Model,
+        session: _core.Session,
+        tokenizer: Tokenizer,
+        pooling: Pooling,
+        *,
+        n_batch: int,
     ) -> None:
-        self._session = _core.Session(model, n_ctx)
+        """session: of that model, for nothing else."""
+        self._session = session
         self._tokenizer = tokenizer
         self._pooling = pooling
-        self._n_ctx = n_ctx
+        self._n_ctx = session.n_ctx
         self._n_batch = n_batch
         self._n_embd = model.n_embd
 

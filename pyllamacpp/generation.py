@@ -91,9 +91,10 @@ class Context:
     are computed again.
     """
 
-    def __init__(self, model: _core.Model, n_vocab: int, n_ctx: int, n_batch: int, *, keep_all: bool) -> None:
+    def __init__(self, session: _core.Session, n_vocab: int, n_batch: int, *, keep_all: bool) -> None:
         """n_vocab: the tokenizer's; rows of the output beyond it are padding, and no token."""
-        self._session: _core.Session | None = _core.Session(model, n_ctx)
+        self._session: _core.Session | None = session
+        n_ctx = session.n_ctx
         self._n_batch = n_batch
         self._keep_all = keep_all
         self.n_ctx = n_ctx
@@ -112,6 +113,11 @@ class Context:
     @property
     def n_tokens(self) -> int:
         return self.session.n_tokens
+
+    @property
+    def kv_types(self) -> tuple[str, str]:
+        """What keys and values are kept as."""
+        return self.session.kv_types
 
     def close(self) -> None:
         """Give the KV pages back; the weights go with the last session that uses them."""

@@ -90,16 +90,16 @@ class Llama:
         chat_format: a format of text/chat_formats.py by its name, instead of the file's template.
         kv_overrides: metadata to take instead of the file's.  pooling_type: of embed, LLAMA_POOLING_TYPE_*.
         spm_infill: with a suffix, write it before the prefix, as some models were trained.
-        **llama_cpp: rope_* and yarn_* instead of the file's; other parameters of llama-cpp-python, left at a
-        value that asks for nothing special.
+        **llama_cpp: type_k, type_v: what keys and values are kept as, by name or GGML_TYPE_*.
+        rope_*, yarn_*: instead of the file's.  Others of llama-cpp-python, if they ask for nothing special.
 
         Errors: ParameterError, ModelNotFoundError, ModelFileError and its kinds, MemoryLimitError.
         """
-        rope = compat.split("Llama", llama_cpp, compat.ROPE, compat.CONSTRUCTOR)
+        more = compat.split("Llama", llama_cpp, compat.LOADING, compat.CONSTRUCTOR)
         load = LoadParams(
             n_ctx=n_ctx, n_threads=n_threads, n_threads_batch=n_threads_batch, n_batch=n_batch, pre=pre,
             chat_template=chat_template, chat_format=chat_format, pooling_type=pooling_type,
-            kv_overrides={} if kv_overrides is None else kv_overrides, **rope,
+            kv_overrides={} if kv_overrides is None else kv_overrides, **more,
         )  # fmt: skip
         self._defaults = SamplingParams(seed=seed, penalty_last_n=last_n_tokens_size)
         self.model_path = locate(model_path, verbose)
@@ -534,9 +534,9 @@ class Llama:
         return_count a tuple of that and the number of tokens.
         Errors: ParameterError; ContextOverflowError.
         """
-        model, context, texts = self._model, self._context, texts_of(input)
+        model, session, texts = self._model, self._parts.session(self._context.n_ctx), texts_of(input)
         pooling = pooling_of(self._load_params.pooling_type, self._parts.pooling_in_file)
-        embedder = Embedder(model, self._tokenizer, pooling, n_ctx=context.n_ctx, n_batch=self.n_batch)
+        embedder = Embedder(model, session, self._tokenizer, pooling, n_batch=self.n_batch)
         inputs = [embedder.tokens(text, truncate=truncate) for text in texts[0]]
         vectors = [embedder.embed(tokens, normalize=normalize).tolist() for tokens in inputs]
         result = vectors[0] if texts[1] else vectors
@@ -555,7 +555,7 @@ class Llama:
             return states.save(self._context, self._identity, self._defaults.seed)
 
     def load_state(self, state: states.LlamaState) -> None:
-        """Go on from a state. Error: ParameterError for one of another model or n_ctx, or no state at all."""
+        """Go on from a state. Error: ParameterError: of another model, n_ctx or KV types, or no state."""
         with self._turn.lock(), self._turn:
             states.load(self._context, self._identity, state)
         self.set_seed(state.seed)

@@ -103,7 +103,7 @@ REFUSED: tuple[type, ...] = (
     LlamaGrammar, LlamaDiskCache, LlamaDraftModel, LlamaTokenizer, BaseLlamaTokenizer,
 )  # fmt: skip
 
-# Constants of llama.h that parameters take.
+# Constants of llama.h and ggml.h that parameters take.
 CONSTANTS = {
     "LLAMA_POOLING_TYPE_UNSPECIFIED": -1,
     "LLAMA_POOLING_TYPE_NONE": 0,
@@ -122,5 +122,8 @@ CONSTANTS = {
     "LLAMA_SPLIT_MODE_NONE": 0,
     "LLAMA_SPLIT_MODE_LAYER": 1,
     "LLAMA_SPLIT_MODE_ROW": 2,
+    "GGML_TYPE_F32": 0,
+    "GGML_TYPE_F16": 1,
+    "GGML_TYPE_Q8_0": 8,
     "LLAMA_DEFAULT_SEED": 2**32 - 1,
 }

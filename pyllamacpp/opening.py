@@ -55,11 +55,11 @@ class Parts:
         self.pooling_in_file = opened.pooling_type
         self._tokenizer: Tokenizer | None = opened.tokenizer
         self._model = opened.model
+        self._load = load
         self._context: Context | None = None
-        if opened.model is not None and opened.n_ctx is not None:
-            self._context = Context(
-                opened.model, opened.tokenizer.n_vocab, opened.n_ctx, load.n_batch, keep_all=keep_all
-            )
+        if opened.n_ctx is not None:
+            session = self.session(opened.n_ctx)
+            self._context = Context(session, opened.tokenizer.n_vocab, load.n_batch, keep_all=keep_all)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -81,6 +81,10 @@ class Parts:
         _ = self.model
         assert self._context is not None
         return self._context
+
+    def session(self, n_ctx: int) -> _core.Session:
+        """A new one of the model."""
+        return _core.Session(self.model, n_ctx, type_k=self._load.type_k, type_v=self._load.type_v)
 
     def close(self) -> None:
         if self._context is not None:
@@ -117,7 +121,7 @@ def open_model(path: str, load: LoadParams, *, vocab_only: bool) -> Opened:
     with ThreadPoolExecutor(1) as beside:  # weights are read and repacked while the tokenizer is built
         try:
             if not vocab_only:
-                n_ctx = _core.plan_context(file, load.n_ctx)["n_ctx"]
+                n_ctx = _core.plan_context(file, load.n_ctx, type_k=load.type_k, type_v=load.type_v)["n_ctx"]
                 weights = beside.submit(_core.Model, file, n_threads=load.n_threads or 0)
             tokenizer = Tokenizer.from_metadata(metadata, pre=load.pre)
             chat = choose_format(metadata, tokenizer, name=load.chat_format, template=load.chat_template)

@@ -7,6 +7,7 @@ checked here, when the object is made. Defaults are llama-cpp-python's where it 
 
 from __future__ import annotations
 
+import contextlib
 import math
 import operator
 import os
@@ -15,10 +16,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from . import _core
 from .errors import ParameterError
 
 SEED_MAX = 2**64 - 1
 INT_MAX = 2**31 - 1  # of the core's integers
+KV_TYPES = _core.kv_types()  # name -> GGML's number, or None
+DEFAULT_KV_TYPE = next(iter(KV_TYPES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,19 @@ def _metadata(value: Any) -> Mapping[str, Any]:
                 'Write {"tokenizer.ggml.add_bos_token": False}, for example.',
             )
     return dict(value)
+
+
+def kv_type(name: str, value: Any) -> str:
+    """The name of a KV type, from that or from GGML's number. name: the parameter's."""
+    if isinstance(value, str) and value in KV_TYPES:
+        return value
+    with contextlib.suppress(TypeError):
+        number = _integer(value)
+        for known, id in KV_TYPES.items():
+            if id == number:
+                return known
+    names = ", ".join(kv if id is None else f"{kv} ({id})" for kv, id in KV_TYPES.items())
+    raise ParameterError(f"{name}={value!r} is no supported type of the KV cache", f"There are: {names}.")
 
 
 # The samplers in their default order, each with the parameters that turn it on.
@@ -369,6 +386,12 @@ class LoadParams:
         None, "Threads for prompts: the same that answer.", int, low=0, optional=True, off=(0,)
     )
     n_batch: int = _param(512, "Prompt tokens evaluated at a time.", int, low=1)
+    type_k: str = _param(
+        DEFAULT_KV_TYPE, f"Keep keys as {', '.join(KV_TYPES)}.", str, flags=("--cache-type-k", "-ctk")
+    )
+    type_v: str = _param(
+        DEFAULT_KV_TYPE, f"Keep values as {', '.join(KV_TYPES)}.", str, flags=("--cache-type-v", "-ctv")
+    )
     pre: str | None = _param(
         None, "Pre-tokenizer to use instead of the one the file names.", str, optional=True
     )
@@ -413,6 +436,8 @@ class LoadParams:
     )
 
     def __post_init__(self) -> None:
+        for name in ("type_k", "type_v"):
+            object.__setattr__(self, name, kv_type(name, getattr(self, name)))
         _check_all(self)
         if self.n_threads_batch not in (None, self.n_threads):
             raise ParameterError(

@@ -28,8 +28,8 @@ _AGAIN = "Save it again, with the same model and n_ctx."
 class LlamaState:
     """The tokens a `Llama` holds, their keys and values, the logits it has, its seed. Immutable.
 
-    model: of which model it is. seed: the Llama's own; None: a random one each time.
-    input_ids (n) int32. scores (n or 1, n_vocab) float32. pages: uint8, in proportion to n.
+    model: of which model it is. seed: the Llama's own; None: a random one each time. input_ids (n) int32.
+    scores (n or 1, n_vocab) float32. pages: uint8, in proportion to n. kv_types: what keys and values are.
     """
 
     model: str
@@ -38,6 +38,7 @@ class LlamaState:
     input_ids: Tokens
     scores: Logits
     pages: npt.NDArray[np.uint8]
+    kv_types: tuple[str, str] = ("f16", "f16")
 
     @property
     def n_tokens(self) -> int:
@@ -55,7 +56,7 @@ class LlamaState:
 
     def to_bytes(self) -> bytes:
         """For a file; `from_bytes` reads it."""
-        fields = {"model": self.model, "n_ctx": self.n_ctx, "seed": self.seed}
+        fields = {"model": self.model, "n_ctx": self.n_ctx, "seed": self.seed, "kv_types": self.kv_types}
         sizes = {"n_tokens": self.n_tokens, "scores": self.scores.shape, "pages": self.pages.nbytes}
         head = json.dumps({**fields, **sizes}).encode() + b"\n"
         arrays = [self.input_ids.astype("<i4"), self.scores.astype("<f4"), self.pages]
@@ -90,7 +91,8 @@ class LlamaState:
             ids = np.frombuffer(rest, "<i4", n_tokens)
             scores = np.frombuffer(rest, "<f4", n_rows * n_vocab, ends[0]).reshape(n_rows, n_vocab)
             pages = np.frombuffer(rest, np.uint8, fields["pages"], ends[1])
-            return cls(fields["model"], fields["n_ctx"], fields["seed"], ids, scores, pages)
+            type_k, type_v = map(str, fields.get("kv_types", ("f16", "f16")))  # which were all there once was
+            return cls(fields["model"], fields["n_ctx"], fields["seed"], ids, scores, pages, (type_k, type_v))
         except (
             ValueError,
             KeyError,
@@ -112,7 +114,7 @@ def save(context: Context, model: str, seed: int | None) -> LlamaState:
     """The state of the context. model: its identity."""
     rows = context.all_rows().copy()
     tokens = context.tokens[: context.n_tokens].copy()
-    return LlamaState(model, context.n_ctx, seed, tokens, rows, context.session.save())
+    return LlamaState(model, context.n_ctx, seed, tokens, rows, context.session.save(), context.kv_types)
 
 
 def load(context: Context, model: str, state: LlamaState) -> None:
@@ -128,6 +130,12 @@ def load(context: Context, model: str, state: LlamaState) -> None:
         raise ParameterError(
             f"the state is of a context of {state.n_ctx} tokens, this one has {context.n_ctx}",
             f"Open the model with n_ctx={state.n_ctx}.",
+        )
+    if state.kv_types != context.kv_types:
+        raise ParameterError(
+            f"the state's keys and values are {' and '.join(state.kv_types)}, "
+            f"here they are kept as {' and '.join(context.kv_types)}",
+            "Open the model with type_k={!r}, type_v={!r}.".format(*state.kv_types),
         )
     token_ids(state.input_ids, context.n_vocab)
     if state.scores.shape[1] != context.n_vocab or not np.isfinite(state.scores).all():
@@ -216,7 +224,8 @@ class Cached:
             state = self.cache[prompt.tolist()]
         except KeyError:
             return
-        if state.model != self.model or state.n_ctx != context.n_ctx:  # the cache serves others too
+        known = (self.model, context.n_ctx, context.kv_types)
+        if (state.model, state.n_ctx, state.kv_types) != known:  # the cache serves others too
             return
         held = context.tokens[: context.n_tokens]
         if common_prefix(state.input_ids, prompt) > common_prefix(held, prompt):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pyllamacpp import Llama, compat, names
-from pyllamacpp.params import SamplingParams, specs
+from pyllamacpp.params import DEFAULT_KV_TYPE, KV_TYPES, SamplingParams, specs
 from pyllamacpp.text.chat_formats import CHAT_FORMATS
 
 TESTS = Path(__file__).resolve().parent
@@ -23,6 +23,10 @@ SAME, DIFFERENT, REFUSED = "same", "different", "refused"
 
 _NO_EFFECT = "An error where it would have no effect."
 _FILES = "At this default the file's own value counts. " + _NO_EFFECT
+_KV_TYPES = (
+    f"Its number or its name: {', '.join(KV_TYPES)} (i16: 16-bit integers, ours alone); others are an error. "
+    f"Default: {DEFAULT_KV_TYPE}."
+)
 _BIASES = "-100 or less bans, 100 or more allows no other; lists of pairs and string keys work too."
 _PENALTY = "Divides for the tokens of prompt and answer, whatever was cached."
 _ANSWER = "Subtracted for tokens of the answer alone."
@@ -44,6 +48,8 @@ DIFFERENCES: dict[tuple[str, str | None], str] = {
     ("__init__", "seed"): "None or -1: a random one each time (`last_seed` tells it). 4294967295 is a seed.",
     ("__init__", "logits_all"): "Only for `scores`: log-probabilities do not need it.",
     ("__init__", "kv_overrides"): "An error for a value of another type and for a key that nothing reads.",
+    ("__init__", "type_k"): _KV_TYPES,
+    ("__init__", "type_v"): _KV_TYPES,
     ("__init__", "pooling_type"): "4 (rank) is an error. Without it and the file's word: a vector a token.",
     ("__init__", "rope_scaling_type"): "3 (longrope) is for files with its factors.",
     ("__init__", "rope_freq_base"): "Sliding-window layers with a base of their own keep it.",
@@ -87,7 +93,7 @@ DIFFERENCES: dict[tuple[str, str | None], str] = {
     ("create_chat_completion", "stop"): _STOP,
     ("create_chat_completion_openai_v1", None): "Streams are iterators of ChatCompletionChunk.",
     ("save_state", None): "In proportion to the tokens held; can be pickled, or written with to_bytes().",
-    ("load_state", None): "A state of another model or n_ctx, or a damaged one, is a ParameterError.",
+    ("load_state", None): "A state of another model, n_ctx or KV types, or a damaged one: a ParameterError.",
     ("tokenizer", None): "Our own class: encode(), decode_bytes(), token_bytes(), …",
     ("close", None): "Waits for a request of another thread; later calls are errors.",
     ("from_pretrained", None): "revision and token too. An exact name that was fetched needs no network.",
@@ -149,7 +155,7 @@ def takes(method: str, parameter: str) -> bool:
     """Whether our method takes the parameter for more than being left alone."""
     if parameter in inspect.signature(method_of(method)).parameters:
         return True
-    more = compat.ROPE if method == "__init__" else specs(SamplingParams).keys() - compat.SPELLED
+    more = compat.LOADING if method == "__init__" else specs(SamplingParams).keys() - compat.SPELLED
     has_more = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(method_of(method)).parameters.values())
     return has_more and parameter in more and parameter not in compat.TABLES.get(method, {})
 

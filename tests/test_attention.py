@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,11 +48,13 @@ def exact(
     softcap: float = 0.0,
     window: int = 0,
     sinks: np.ndarray | None = None,
+    *,
+    stored: type[np.floating[Any]] = np.float16,
 ) -> np.ndarray:
-    """Queries are the last len(q) tokens. float64 over what the pages hold: k and v rounded to f16."""
+    """Queries are the last len(q) tokens. float64 over what the pages hold: k and v as `stored`."""
     group, n, n_kv = q.shape[1] // k.shape[1], len(q), len(k)
-    k16, v16 = (np.repeat(x.astype(np.float16).astype(np.float64), group, axis=1) for x in (k, v))
-    scores = np.einsum("qhd,khd->hqk", q.astype(np.float64), k16) * scale
+    k, v = (np.repeat(x.astype(stored).astype(np.float64), group, axis=1) for x in (k, v))
+    scores = np.einsum("qhd,khd->hqk", q.astype(np.float64), k) * scale
     if softcap:
         scores = softcap * np.tanh(scores / softcap)
     pos, key = np.arange(n_kv - n, n_kv)[:, None], np.arange(n_kv)[None]
@@ -59,9 +62,9 @@ def exact(
     scores = np.where(seen, scores, -np.inf)
     if sinks is not None:  # a first key that everyone sees, with a value of zeros
         column = np.broadcast_to(sinks[:, None, None].astype(np.float64), (*scores.shape[:2], 1))
-        scores, v16 = np.concatenate([column, scores], axis=-1), np.concatenate([np.zeros_like(v16[:1]), v16])
+        scores, v = np.concatenate([column, scores], axis=-1), np.concatenate([np.zeros_like(v[:1]), v])
     p = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return np.einsum("hqk,khd->qhd", p / p.sum(axis=-1, keepdims=True), v16)
+    return np.einsum("hqk,khd->qhd", p / p.sum(axis=-1, keepdims=True), v)
 
 
 def close(got: np.ndarray, want: np.ndarray) -> None:

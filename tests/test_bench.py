@@ -112,7 +112,7 @@ def test_work_of_a_dense_model(model: str) -> None:
     assert m.head_work["int8_macs"] + m.head_work["float_macs"] == n_embd * n_vocab
     # All rows are a multiple of 16, so panels are as large as the file's blocks.
     assert m.layers_work["bytes"] == sum(int(t.n_bytes) for t in layers)
-    assert m.kv_bytes_read(10) == 10 * m.kv_bytes_per_token
+    assert m.kv_bytes_read(10) == 10 * m.kv_bytes_per_token()
 
 
 def test_work_of_experts_counts_those_used(tmp_path: Path) -> None:
@@ -141,14 +141,14 @@ def test_local_layers_read_their_window(tmp_path: Path) -> None:
     file = _core.GgufFile(str(tmp_path / "m.gguf"))
     m, window = _core.Model(file), file.metadata["gemma2.attention.sliding_window"]
     assert m.n_layer == 3  # local, global, local
-    assert m.kv_bytes_read(window) == window * m.kv_bytes_per_token
+    assert m.kv_bytes_read(window) == window * m.kv_bytes_per_token()
     far = window + 102
-    assert m.kv_bytes_read(far) == m.kv_bytes_per_token * (2 * window + far) // 3
+    assert m.kv_bytes_read(far) == m.kv_bytes_per_token() * (2 * window + far) // 3
 
 
 def test_cost_of_tests(model: str) -> None:
     m = _core.Model(_core.GgufFile(model))
-    layers, head, kv = m.layers_work, m.head_work, m.kv_bytes_per_token
+    layers, head, kv = m.layers_work, m.head_work, m.kv_bytes_per_token()
     weights = layers["bytes"] + head["bytes"]
     pp = cost(m, BenchTest("pp", 10, 5))
     assert (pp.n_bytes, pp.pass_bytes) == (weights + 15 * kv, weights + 15 * kv)
@@ -158,6 +158,8 @@ def test_cost_of_tests(model: str) -> None:
     assert tg.pass_bytes == weights + 7 * kv
     assert tg.int8_macs == 3 * (layers["int8_macs"] + head["int8_macs"])
     assert tg.float_macs == 3 * (layers["float_macs"] + head["float_macs"])
+    mixed = m.kv_bytes_per_token(type_k="q8_0", type_v="i16")
+    assert mixed < kv and cost(m, BenchTest("pp", 10, 5), "q8_0", "i16").n_bytes == weights + 15 * mixed
 
 
 def test_share_is_the_least_time_over_the_measured() -> None:
@@ -282,8 +284,8 @@ def test_table_shows_tests_shares_limits_and_profile(model: str) -> None:
         (["-p", "0", "-n", "0"], "nothing to measure"),
         (["-r", "0"], "repeats must be at least 1"),
         (["-t", "9999"], "n_threads must be an integer in [0, 1024]"),
-        (["--ctk", "q4_0"], "q4_0"),
-        (["--ctv", "nonsense"], "nonsense"),
+        (["-ctk", "q4_0"], "type_k='q4_0' is no supported type of the KV cache"),
+        (["--cache-type-v", "nonsense"], "There are: f16 (1), bf16 (30)"),
         (["--isa", "avx1024"], "not supported on this machine"),
         (["-m", "other.gguf"], "two models are given"),
     ],

@@ -51,11 +51,15 @@ def passed_on(params: SamplingParams) -> dict[str, Any]:
 
 
 def test_prompt_is_answered_through_the_chat_template(fake: type[FakeLlama]) -> None:
-    result = invoke("run", "m.gguf", "-p", "Hi", "--system", "Be brief", "-c", "99", "-t", "2", "--seed", "5")
+    loading = ("-c", "99", "-t", "2", "-ctk", "q8_0")
+    result = invoke("run", "m.gguf", "-p", "Hi", "--system", "Be brief", *loading, "--seed", "5")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "Hello world.\n", "")
     assert fake.made == [
-        {"path": "m.gguf", "n_ctx": 99, "n_threads": 2, "pre": None, "chat_template": None, "verbose": False}
-    ]
+        {
+            "path": "m.gguf", "n_ctx": 99, "n_threads": 2, "type_k": "q8_0", "type_v": "f16", "pre": None,
+            "chat_template": None, "verbose": False,
+        }
+    ]  # fmt: skip
     ((kind, messages, arguments),) = fake.asked
     assert kind == "chat"
     assert messages == [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "Hi"}]
@@ -359,7 +363,14 @@ def test_info_tells_what_a_model_is(model: str, tmp_path: Path) -> None:
         == N_CTX
     )
     text = invoke("info", model).stdout
-    assert "architecture" in text and "F32 100.0 %" in text and "KiB a token" in text
+    assert "architecture" in text and "F32 100.0 %" in text and "KiB a token as f16," in text
+
+    small = json.loads(invoke("info", model, "--json", "-ctk", "q8_0", "--cache-type-v", "i16").stdout)
+    assert facts["kv_types"] == ["f16", "f16"] and small["kv_types"] == ["q8_0", "i16"]
+    assert small["memory"]["kv_bytes_per_token"] < facts["memory"]["kv_bytes_per_token"]
+    assert "a token as q8_0 and i16," in invoke("info", model, "-ctk", "q8_0", "-ctv", "i16").stdout
+    refused = invoke("info", model, "-ctk", "q4_0")
+    assert refused.exit_code == 2 and "no supported type of the KV cache" in refused.stderr
 
     projector = tiny.write(tmp_path / "p.gguf", metadata={"general.architecture": "clip"})
     result = invoke("info", str(projector))

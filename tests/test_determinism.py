@@ -95,6 +95,22 @@ def test_a_kept_prefix(model_path: Path) -> None:
     assert np.array_equal(session.eval(tokens[131:], "all"), logits(m)[131:])
 
 
+@pytest.mark.parametrize("kv_type", _core.kv_types())
+def test_kv_types(tmp_path: Path, kv_type: str) -> None:
+    """Chunks, threads and levels, with keys and values of every type; layers with and without a window."""
+    path = tiny.write(tmp_path / "m.gguf", "gemma3", "Q8_0", n_ctx=512)
+    rows = []
+    for isa in FUSED or _core.levels():
+        for chunk, n_threads in ((1, 1), (64, 2), (N_TOKENS, 3)):
+            m = model(path, n_threads, isa)
+            session = _core.Session(m, 512, type_k=kv_type, type_v=kv_type)
+            parts = np.array_split(prompt(m), range(chunk, N_TOKENS, chunk))
+            rows.append(np.concatenate([session.eval(part, "all") for part in parts]))
+    assert all(np.array_equal(one, rows[0]) for one in rows)
+    assert np.isfinite(rows[0]).all()
+    assert np.array_equal(rows[0], logits(model(path))) == (kv_type == "f16")
+
+
 @pytest.mark.skipif(len(FUSED) < 2, reason="this CPU has one level with fused multiply-add")
 def test_levels(model_path: Path) -> None:
     want = logits(model(model_path, isa=FUSED[0]), 100)

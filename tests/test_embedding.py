@@ -36,7 +36,7 @@ def test_hidden_states_are_those_of_hugging_face(case: str) -> None:
     path, want = golden(case)
     model = _core.Model(_core.GgufFile(path))
     for i, pooling in enumerate((Pooling.MEAN, Pooling.CLS, Pooling.LAST)):
-        embedder = Embedder(model, None, pooling, n_ctx=len(want["tokens"]), n_batch=33)  # type: ignore[arg-type]
+        embedder = Embedder(model, _core.Session(model, len(want["tokens"])), None, pooling, n_batch=33)  # type: ignore[arg-type]
         got = embedder.embed(want["tokens"], normalize=False)
         difference = np.abs(got - want["pooled"][i]).max()
         print(f"{case}, {pooling.name}: max |difference| {difference:.1e}")

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tiny
 
+import pyllamacpp
 from pyllamacpp import Llama, SamplingParams, compat, hub
 from pyllamacpp.errors import (
     ChatTemplateError,
@@ -193,6 +194,24 @@ def test_unsupported_method_parameters_are_named(llm: Llama, function: str, name
         getattr(llm, function)(*arguments, **{name: "something"})
     with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
         getattr(llm, function)(*arguments, nonsense=1)
+
+
+def test_kv_types_by_name_and_number(path: Path) -> None:
+    for given, want in (
+        ({}, ("f16", "f16")),
+        ({"type_k": None, "type_v": 1}, ("f16", "f16")),
+        ({"type_k": pyllamacpp.GGML_TYPE_Q8_0, "type_v": "i16"}, ("q8_0", "i16")),
+        ({"type_k": np.int32(0), "type_v": 30}, ("f32", "bf16")),
+    ):
+        with Llama(path, verbose=False, **given) as llm:
+            llm.eval([1, 2, 3])
+            assert llm.save_state().kv_types == want
+    for bad in (2, -1, True, 8.0, "q4_0", "F16", "", [1], np.ones(3)):
+        for name in ("type_k", "type_v"):
+            with pytest.raises(ParameterError) as error:
+                Llama(path, **{name: bad})
+            assert f"{name}={bad!r} is no supported type of the KV cache" in str(error.value)
+            assert "f16 (1), bf16 (30), f32 (0), q8_0 (8), i16" in str(error.value)
 
 
 def test_refusals_that_matter(path: Path, llm: Llama) -> None:

@@ -99,7 +99,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule(n_tokens=st.sampled_from([-1, 1, 64, 129, 201]), byte=st.integers(0, 255))
     def refused_pages(self, n_tokens: int, byte: int) -> None:
         n_pages = 0 if n_tokens < 0 else 4 if n_tokens == 201 else (n_tokens + 63) // 64
-        n_bytes = n_pages * 64 * self.model.kv_bytes_per_token
+        n_bytes = n_pages * 64 * self.model.kv_bytes_per_token()
         odd = np.full(n_bytes + (n_tokens <= 64), byte if n_tokens > 64 else 0, np.uint8)
         if n_tokens == 129 and byte & 0x7C != 0x7C:
             return  # these are pages
@@ -171,11 +171,14 @@ def test_logits_that_cannot_fit_are_refused(model: _core.Model) -> None:
         _core.Session(model, 1 << 30).eval(np.zeros(1 << 29, np.int32), "all")
 
 
-def test_kv_bytes_are_as_planned(path: Path, model: _core.Model) -> None:
-    session = _core.Session(model, 512)
+@pytest.mark.parametrize(("type_k", "type_v"), [("f16", "f16"), ("f32", "i16"), ("q8_0", "bf16")])
+def test_kv_bytes_are_as_planned(path: Path, model: _core.Model, type_k: str, type_v: str) -> None:
+    session = _core.Session(model, 512, type_k=type_k, type_v=type_v)
+    assert session.kv_types == (type_k, type_v)
     session.eval(np.resize(IDS, 512), "none")
-    assert session.kv_bytes == 512 * model.kv_bytes_per_token
-    assert model.kv_bytes_per_token == _core.plan_context(_core.GgufFile(path))["kv_bytes_per_token"]
+    per_token = model.kv_bytes_per_token(type_k=type_k, type_v=type_v)
+    plan = _core.plan_context(_core.GgufFile(path), type_k=type_k, type_v=type_v)
+    assert session.kv_bytes == 512 * per_token == 512 * plan["kv_bytes_per_token"]
 
 
 def test_forked_child_computes_the_same(path: Path) -> None:

@@ -79,7 +79,7 @@ def test_memory_is_in_proportion_to_the_tokens(llm: Llama) -> None:
         llm.eval([5] * (n - llm.n_tokens))
         sizes.append(llm.save_state().llama_state_size)
     assert sizes == [sizes[0], 2 * sizes[0], 4 * sizes[0]]
-    assert sizes[0] == 64 * llm._model.kv_bytes_per_token
+    assert sizes[0] == 64 * llm._model.kv_bytes_per_token()
     assert len(llm.save_state().to_bytes()) < sizes[2] + 4 * llm.n_vocab() + 2000
 
 
@@ -109,6 +109,36 @@ def test_states_of_others(path: Path, llm: Llama, tmp_path: Path) -> None:
         refused(llm, junk, "save_state")
 
 
+TYPES = (("q8_0", "i16"), ("i16", "q8_0"), ("f32", "bf16"))
+
+
+@pytest.mark.parametrize(("type_k", "type_v"), TYPES)
+def test_states_of_other_kv_types(path: Path, llm: Llama, type_k: str, type_v: str) -> None:
+    llm.eval([1, 2, 3])
+    with Llama(path, type_k=type_k, type_v=type_v, verbose=False) as other:
+        other.eval(list(range(70)))
+        state = other.save_state()
+        assert state.kv_types == (type_k, type_v)
+        refused(llm, state, f"keys and values are {type_k} and {type_v}, here they are kept as f16 and f16")
+        refused(other, llm.save_state(), "Open the model with type_k='f16', type_v='f16'")
+        want = tokens(other, 12)
+        for same in (state, LlamaState.from_bytes(state.to_bytes())):
+            other.reset()
+            other.load_state(same)
+            assert tokens(other, 12) == want
+
+
+def test_states_from_before_there_were_kv_types(llm: Llama) -> None:
+    llm.eval([1, 2, 3])
+    data = llm.save_state().to_bytes()[:-4]
+    old = data.replace(b', "kv_types": ["f16", "f16"]', b"", 1)
+    assert old != data
+    state = LlamaState.from_bytes(old + zlib.crc32(old).to_bytes(4, "little"))
+    assert state.kv_types == ("f16", "f16")
+    llm.load_state(state)
+    assert llm.eval_tokens == [1, 2, 3]
+
+
 def test_damaged_bytes(llm: Llama) -> None:
     llm.eval([1, 2, 3])
     data = llm.save_state().to_bytes()
@@ -132,6 +162,7 @@ def test_damaged_bytes(llm: Llama) -> None:
         (b'"n_tokens": 3', b'"n_tokens": 99999999999999999999'), (b'"n_tokens": 3', b'"n_tokens": "3"'),
         (b'"n_tokens": 3', b'"n_tokens": 3.5'), (b'"pages": ', b'"pages": 1'), (b'"scores": [', b'"scores": ['
         b"0,"), (b'{"model"', b'["model"'), (b'"seed": 1', b'"seed": "x"'), (b'"seed": 1', b'"seed": [1]'),
+        (b'["f16", "f16"]', b'["f16"]'), (b'["f16", "f16"]', b'3'), (b'["f16", "f16"]', b'[{}, [1]]'),
     ],
 )  # fmt: skip
 def test_bytes_with_a_right_checksum_and_wrong_contents(llm: Llama, old: bytes, new: bytes) -> None:
@@ -144,7 +175,7 @@ def test_bytes_with_a_right_checksum_and_wrong_contents(llm: Llama, old: bytes, 
         state = LlamaState.from_bytes(wrong)
     except ParameterError:
         return
-    refused(llm, state, "seed")
+    refused(llm, state, "seed|kept as")
 
 
 def test_a_state_made_by_hand(llm: Llama) -> None:
@@ -182,6 +213,21 @@ def test_cache_resumes_the_conversation_that_fits(path: Path, llm: Llama) -> Non
     llm.set_cache(None)
     text(llm, second)
     assert llm(first, max_tokens=1)["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+def test_a_cache_serves_contexts_of_several_kv_types(path: Path) -> None:
+    """States are taken by contexts of their own types; the others go on as without a cache."""
+    cache = LlamaRAMCache()
+    answers = []
+    for kv_type in ("f16", "q8_0", "f16", "q8_0"):
+        with Llama(path, seed=1, type_k=kv_type, type_v=kv_type, verbose=False) as one:
+            plain = text(one, PROMPT * 8)
+            one.reset()
+            one.set_cache(cache)
+            answers.append(one(PROMPT * 8, max_tokens=20, temperature=2.0))
+            assert answers[-1]["choices"][0]["text"] == plain
+    reused = [a["usage"]["prompt_tokens_details"]["cached_tokens"] for a in answers]
+    assert reused[:2] == [0, 0]
 
 
 def test_cache_keeps_to_its_capacity(llm: Llama) -> None:

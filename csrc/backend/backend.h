@@ -8,6 +8,7 @@
 #include <span>
 #include <string_view>
 
+#include "backend/kv_type.h"
 #include "tensor/mat.h"
 
 namespace pllm {
@@ -56,6 +57,7 @@ struct RopeTable {
 
 struct KvShape {
   int n_layer = 0, n_head_kv = 0, head_dim_k = 0, head_dim_v = 0;
+  KvTypes types;
 };
 
 // Rows [row0, row0 + n) of the batch are tokens pos0, pos0 + 1, … of one sequence. pages[i] holds positions
@@ -86,8 +88,8 @@ class Backend {
 
   virtual std::unique_ptr<Weight> upload(const TensorSource& tensor, WeightUse use) = 0;
   virtual size_t kv_page_bytes(const KvShape& kv) const = 0;
-  virtual bool kv_is_finite(
-      std::span<const uint8_t> pages) const = 0;  // of pages from outside: store_kv writes no others
+  // Of whole pages from outside: store_kv writes what is finite, or a key that says that it is not.
+  virtual bool kv_is_finite(const KvShape& kv, std::span<const uint8_t> pages) const = 0;
 
   virtual void get_rows(Mat y, const Weight& table, std::span<const int32_t> ids) = 0;
   // Over groups of w.cols columns (a head, or the whole row), group i with row i % w.rows of w; w may be null (whole

@@ -18,7 +18,9 @@ class Timed final : public ProfiledBackend {
     return of_->upload(tensor, use);
   }
   size_t kv_page_bytes(const KvShape& kv) const override { return of_->kv_page_bytes(kv); }
-  bool kv_is_finite(std::span<const uint8_t> pages) const override { return of_->kv_is_finite(pages); }
+  bool kv_is_finite(const KvShape& kv, std::span<const uint8_t> pages) const override {
+    return of_->kv_is_finite(kv, pages);
+  }
 
   void get_rows(Mat y, const Weight& table, std::span<const int32_t> ids) override {
     timed(OpClass::embd, [&] { of_->get_rows(y, table, ids); });

@@ -56,7 +56,7 @@ void attention(const Step& s, const Layer& l, int il, Mat in, Mat out) {
   const Arch& arch = s.model.arch();
   Backend& be = s.model.backend();
   const bool local = p.is_local(il);
-  const AttentionShape shape{.kv = s.model.kv_shape(),
+  const AttentionShape shape{.kv = s.model.kv_shape(s.batch.kv_types),
                              .layer = il,
                              .n_head = p.n_head,
                              .scale = p.attn_scale,

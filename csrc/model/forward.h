@@ -20,6 +20,7 @@ struct Batch {
   std::span<const SequenceRows> sequences;  // cover the n rows
   std::span<const int32_t> output_rows;     // rows whose logits or hidden states are wanted, ascending
   int n_ctx;                                // what the sequences may grow to: decides longrope's frequencies
+  KvTypes kv_types;                         // of the sequences' pages
   const Tap* tap = nullptr;
 };
 

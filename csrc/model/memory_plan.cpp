@@ -23,13 +23,13 @@ std::string mib(size_t bytes) {
 }  // namespace
 
 MemoryPlan plan_memory(const gguf::File& file, const Backend& backend, size_t available, bool weights_loaded,
-                       std::optional<int> n_ctx) {
+                       std::optional<int> n_ctx, KvTypes kv_types) {
   const Hparams h = read_hparams(file);
   MemoryPlan plan;
   plan.available = available;
   plan.weight_bytes = weight_bytes(file);
   plan.kv_bytes_per_token =
-      backend.kv_page_bytes({h.n_layer, h.n_head_kv, h.head_dim_k, h.head_dim_v}) / size_t(kPageTokens);
+      backend.kv_page_bytes({h.n_layer, h.n_head_kv, h.head_dim_k, h.head_dim_v, kv_types}) / size_t(kPageTokens);
   plan.reserve = kReserve;
   plan.n_ctx_train = h.n_ctx_train;
 

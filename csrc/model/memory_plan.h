@@ -21,6 +21,6 @@ struct MemoryPlan {
 // n_ctx absent: min(trained, what fits). An explicit n_ctx that cannot fit: Error out_of_memory with the numbers.
 // weights_loaded: `available` was measured after loading, so only the KV cache is still to come.
 MemoryPlan plan_memory(const gguf::File& file, const Backend& backend, size_t available, bool weights_loaded,
-                       std::optional<int> n_ctx);
+                       std::optional<int> n_ctx, KvTypes kv_types = {});
 
 }  // namespace pllm

@@ -23,7 +23,9 @@ class Model {
   const gguf::File& file() const { return *file_; }
   Backend& backend() const { return *backend_; }
   ForkMutex& turn() const { return turn_; }  // held while a step uses the backend
-  KvShape kv_shape() const { return {hparams_.n_layer, hparams_.n_head_kv, hparams_.head_dim_k, hparams_.head_dim_v}; }
+  KvShape kv_shape(KvTypes types) const {
+    return {hparams_.n_layer, hparams_.n_head_kv, hparams_.head_dim_k, hparams_.head_dim_v, types};
+  }
   // Longrope has other frequencies for sequences that may outgrow the first context trained. The context the model was
   // opened with decides, not the length so far: keys rotated one way do not fit queries rotated the other.
   const RopeFrequencies& rope_global(int n_ctx) const {

@@ -23,10 +23,11 @@ void require_size(size_t bytes, size_t wanted, int n_tokens) {
 
 }  // namespace
 
-Session::Session(std::shared_ptr<const Model> model, int n_ctx)
+Session::Session(std::shared_ptr<const Model> model, int n_ctx, KvTypes kv_types)
     : model_(std::move(model)),
       n_ctx_(n_ctx),
-      pool_(model_->backend().kv_page_bytes(model_->kv_shape())),
+      kv_types_(kv_types),
+      pool_(model_->backend().kv_page_bytes(model_->kv_shape(kv_types))),
       sequence_(pool_) {
   if (n_ctx < 1) throw Error(ErrorKind::bad_value, "n_ctx must be at least 1, not " + std::to_string(n_ctx));
   const WeightPtr& positions = model_->weights().position_embd;
@@ -98,7 +99,7 @@ void Session::run(std::span<const int32_t> tokens, Output output, Rows which, fl
     const SequenceRows rows[] = {{sequence_.pages(), 0, n, pos0}};
     const auto n_rows = int64_t(output_rows.size());
     const std::lock_guard turn(model_->turn());
-    forward(*model_, buffers_, {tokens.first(size_t(n)), positions, rows, output_rows, n_ctx_, tap}, output,
+    forward(*model_, buffers_, {tokens.first(size_t(n)), positions, rows, output_rows, n_ctx_, kv_types_, tap}, output,
             {result, n_rows, width, width});
     if (model_->weights().in_file()) model_->file().check_unchanged();  // rows that were looked up are the model's
     sequence_.extend(n);
@@ -130,7 +131,8 @@ void Session::check_saved(int n_tokens, std::span<const uint8_t> pages) const {
     throw Error(ErrorKind::context_overflow,
                 std::to_string(n_tokens) + " tokens do not fit the context of " + std::to_string(n_ctx_));
   }
-  if (!model_->backend().kv_is_finite(pages))  // masked values count zero times, and zero times NaN is NaN
+  if (!model_->backend().kv_is_finite(model_->kv_shape(kv_types_),
+                                      pages))  // masked values count zero times, and zero times NaN is NaN
     throw Error(ErrorKind::bad_value, "these keys and values are not all numbers");
 }
 

@@ -15,10 +15,11 @@ class Session {
  public:
   enum class Rows { none, last, all };
 
-  Session(std::shared_ptr<const Model> model, int n_ctx);
+  Session(std::shared_ptr<const Model> model, int n_ctx, KvTypes kv_types = {});
 
   const Model& model() const { return *model_; }
   int n_ctx() const { return n_ctx_; }
+  const KvTypes& kv_types() const { return kv_types_; }
   int n_tokens() const;
   size_t kv_bytes() const;
 
@@ -46,6 +47,7 @@ class Session {
   mutable ForkMutex in_use_;
   std::shared_ptr<const Model> model_;
   int n_ctx_;
+  KvTypes kv_types_;
   KvPool pool_;
   KvSequence sequence_;
   Buffers buffers_;

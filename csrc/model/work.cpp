@@ -52,9 +52,9 @@ Work head_work(const Model& model) {
   return work;
 }
 
-size_t kv_bytes_read(const Model& model, int n_keys) {
+size_t kv_bytes_read(const Model& model, KvTypes kv_types, int n_keys) {
   const Hparams& h = model.hparams();
-  const size_t page = model.backend().kv_page_bytes(model.kv_shape());
+  const size_t page = model.backend().kv_page_bytes(model.kv_shape(kv_types));
   size_t keys = 0;  // of all layers
   for (int il = 0; il < h.n_layer; il++) keys += size_t(h.is_local(il) ? std::min(n_keys, h.window) : n_keys);
   return page * keys / size_t(h.n_layer) / size_t(kPageTokens);

@@ -13,6 +13,6 @@ Work layers_work(const Model& model);  // all layers for one token: of the exper
 Work head_work(const Model& model);    // one row of logits
 
 // Bytes of keys and values that a token reads which sees n_keys, itself among them.
-size_t kv_bytes_read(const Model& model, int n_keys);
+size_t kv_bytes_read(const Model& model, KvTypes kv_types, int n_keys);
 
 }  // namespace pllm

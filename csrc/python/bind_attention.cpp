@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "python/bindings.h"
+#include "python/kv_types.h"
 
 namespace py = pybind11;
 namespace pllm::python {
@@ -74,12 +75,15 @@ Floats elementwise(const std::string& level, const std::string& op, const Floats
 class KvAttention {
  public:
   KvAttention(const std::string& level, int n_head, int n_head_kv, int head_dim_k, int head_dim_v, int n_positions,
-              int n_threads, int n_layers)
-      : n_head_(n_head), pool_(n_threads), attention_(*cpu::kernels(level).attention, pool_) {
+              int n_threads, int n_layers, const std::string& type_k, const std::string& type_v)
+      : n_head_(n_head),
+        head_{head_dim_k, head_dim_v, kv_types(type_k, type_v)},
+        pool_(n_threads),
+        attention_(cpu::kernels(level), pool_) {
     check(n_head_kv > 0 && n_positions > 0 && n_layers > 0, "sizes must be positive");
-    const size_t layer_bytes = size_t(n_head_kv) * cpu::kv_head_page_bytes(head_dim_k, head_dim_v);
+    const size_t layer_bytes = size_t(n_head_kv) * head_.page_bytes();
     const size_t page_bytes = layer_bytes * size_t(n_layers);
-    for (int i = 0; i < n_layers; i++) layers_.push_back({n_head_kv, head_dim_k, head_dim_v, size_t(i) * layer_bytes});
+    for (int i = 0; i < n_layers; i++) layers_.push_back({n_head_kv, head_, size_t(i) * layer_bytes});
     const size_t n_pages = size_t(n_positions + cpu::kPageTokens - 1) / cpu::kPageTokens;
     n_bytes_ = n_pages * page_bytes;
     memory_ = std::make_unique<uint8_t[]>(n_bytes_ + 64);
@@ -90,20 +94,20 @@ class KvAttention {
 
   void store(int pos0, const Floats& k, const Floats& v, int layer) {
     const cpu::KvLayout& kv = layers_.at(size_t(layer));
-    check_rows(k, kv.n_head_kv, kv.head_dim_k, "k must have the shape (n, n_head_kv, head_dim_k)");
-    check_rows(v, kv.n_head_kv, kv.head_dim_v, "v must have the shape (n, n_head_kv, head_dim_v)");
+    check_rows(k, kv.n_head_kv, head_.head_dim_k, "k must have the shape (n, n_head_kv, head_dim_k)");
+    check_rows(v, kv.n_head_kv, head_.head_dim_v, "v must have the shape (n, n_head_kv, head_dim_v)");
     check(k.shape(0) == v.shape(0), "k and v must have as many rows");
     check_positions(pos0, k.shape(0));
-    attention_.store(kv, pages_.data(), pos0, int(k.shape(0)), k.data(), size_t(kv.n_head_kv * kv.head_dim_k), v.data(),
-                     size_t(kv.n_head_kv * kv.head_dim_v));
+    attention_.store(kv, pages_.data(), pos0, int(k.shape(0)), k.data(), size_t(kv.n_head_kv * head_.head_dim_k),
+                     v.data(), size_t(kv.n_head_kv * head_.head_dim_v));
   }
 
   Floats attention(const Floats& q, int pos0, float scale, float softcap, int window, int layer,
                    std::optional<Floats> sinks) {
     const cpu::KvLayout& kv = layers_.at(size_t(layer));
-    check_rows(q, n_head_, kv.head_dim_k, "q must have the shape (n, n_head, head_dim_k)");
+    check_rows(q, n_head_, head_.head_dim_k, "q must have the shape (n, n_head, head_dim_k)");
     check_positions(pos0, q.shape(0));
-    Floats out({q.shape(0), ssize_t{n_head_}, ssize_t{kv.head_dim_v}});
+    Floats out({q.shape(0), ssize_t{n_head_}, ssize_t{head_.head_dim_v}});
     check(!sinks || sinks->size() == n_head_, "sinks must have n_head elements");
     run(kv, q, pos0, scale, softcap, window, sinks ? sinks->data() : nullptr, out.mutable_data());
     return out;
@@ -111,8 +115,8 @@ class KvAttention {
 
   // Milliseconds for attention in all layers, a figure for each repetition.
   std::vector<double> time(const Floats& q, int pos0, float scale, int repeats) {
-    std::vector<float> out(size_t(q.shape(0)) * size_t(n_head_) * size_t(layers_[0].head_dim_v));
-    check_rows(q, n_head_, layers_[0].head_dim_k, "q must have the shape (n, n_head, head_dim_k)");
+    std::vector<float> out(size_t(q.shape(0)) * size_t(n_head_) * size_t(head_.head_dim_v));
+    check_rows(q, n_head_, head_.head_dim_k, "q must have the shape (n, n_head, head_dim_k)");
     check_positions(pos0, q.shape(0));
     return timed(repeats, [&] {
       for (const cpu::KvLayout& kv : layers_) run(kv, q, pos0, scale, 0, 0, nullptr, out.data());
@@ -153,9 +157,9 @@ class KvAttention {
   void run(const cpu::KvLayout& kv, const Floats& q, int pos0, float scale, float softcap, int window,
            const float* sinks, float* out) {
     attention_.run({.q = q.data(),
-                    .ldq = size_t(n_head_ * kv.head_dim_k),
+                    .ldq = size_t(n_head_ * head_.head_dim_k),
                     .out = out,
-                    .ldo = size_t(n_head_ * kv.head_dim_v),
+                    .ldo = size_t(n_head_ * head_.head_dim_v),
                     .n_head = n_head_,
                     .kv = kv,
                     .pages = pages_.data(),
@@ -178,6 +182,7 @@ class KvAttention {
   }
 
   int n_head_;
+  cpu::KvHead head_;
   ThreadPool pool_;
   cpu::Attention attention_;
   std::vector<cpu::KvLayout> layers_;
@@ -193,9 +198,10 @@ void bind_attention(py::module_& m) {
         py::arg("b") = py::none(), py::arg("s") = 0.f, py::arg("n_rot") = 0,
         "One elementwise operation on every row of x (rows, n), at a named level: for tests.");
   py::class_<KvAttention>(m, "KvAttention", "Attention over KV pages at a named level: for tests and benchmarks.")
-      .def(py::init<const std::string&, int, int, int, int, int, int, int>(), py::arg("level"), py::kw_only(),
-           py::arg("n_head"), py::arg("n_head_kv"), py::arg("head_dim_k"), py::arg("head_dim_v"),
-           py::arg("n_positions"), py::arg("n_threads") = 1, py::arg("n_layers") = 1)
+      .def(py::init<const std::string&, int, int, int, int, int, int, int, const std::string&, const std::string&>(),
+           py::arg("level"), py::kw_only(), py::arg("n_head"), py::arg("n_head_kv"), py::arg("head_dim_k"),
+           py::arg("head_dim_v"), py::arg("n_positions"), py::arg("n_threads") = 1, py::arg("n_layers") = 1,
+           py::arg("type_k") = kDefaultKvType, py::arg("type_v") = kDefaultKvType)
       .def("store", &KvAttention::store, py::arg("pos0"), py::arg("k"), py::arg("v"), py::arg("layer") = 0,
            "Store k (n, n_head_kv, head_dim_k) and v (n, n_head_kv, head_dim_v) at positions pos0 and on.")
       .def("attention", &KvAttention::attention, py::arg("q"), py::arg("pos0"), py::kw_only(), py::arg("scale"),

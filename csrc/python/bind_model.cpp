@@ -15,6 +15,7 @@
 #include "model/work.h"
 #include "python/bindings.h"
 #include "python/gguf_file.h"
+#include "python/kv_types.h"
 #include "python/unlocked.h"
 
 namespace py = pybind11;
@@ -139,9 +140,16 @@ void trace(Session& session, const Tokens& tokens, const py::function& tap) {
   run(session, tokens, Output::logits, Session::Rows::all, &show);
 }
 
-py::dict plan_context(const GgufFile& gguf, std::optional<int> n_ctx, bool weights_loaded) {
+std::shared_ptr<Session> new_session(std::shared_ptr<const Model> model, int n_ctx, const std::string& type_k,
+                                     const std::string& type_v) {
+  return std::make_shared<Session>(std::move(model), n_ctx, kv_types(type_k, type_v));
+}
+
+py::dict plan_context(const GgufFile& gguf, std::optional<int> n_ctx, bool weights_loaded, const std::string& type_k,
+                      const std::string& type_v) {
   const auto backend = make_backend({1, {}});
-  const MemoryPlan plan = plan_memory(*gguf.file, *backend, available_memory(), weights_loaded, n_ctx);
+  const MemoryPlan plan =
+      plan_memory(*gguf.file, *backend, available_memory(), weights_loaded, n_ctx, kv_types(type_k, type_v));
   py::dict d;
   d["available"] = plan.available;
   d["weight_bytes"] = plan.weight_bytes;
@@ -183,7 +191,12 @@ void bind_model(py::module_& m) {
       .def("take_profile", &take_profile)
       .def_property_readonly("layers_work", [](const Model& self) { return as_dict(layers_work(self)); })
       .def_property_readonly("head_work", [](const Model& self) { return as_dict(head_work(self)); })
-      .def("kv_bytes_read", &kv_bytes_read, py::arg("n_keys"))
+      .def(
+          "kv_bytes_read",
+          [](const Model& self, int n_keys, const std::string& type_k, const std::string& type_v) {
+            return kv_bytes_read(self, kv_types(type_k, type_v), n_keys);
+          },
+          py::arg("n_keys"), py::kw_only(), py::arg("type_k") = kDefaultKvType, py::arg("type_v") = kDefaultKvType)
       .def_property_readonly("arch", hparam(&Hparams::arch))
       .def_property_readonly("n_vocab", hparam(&Hparams::n_vocab))
       .def_property_readonly("n_embd", hparam(&Hparams::n_embd))
@@ -196,13 +209,19 @@ void bind_model(py::module_& m) {
       .def_property_readonly("isa", [](const Model& self) { return std::string(self.backend().level()); })
       .def_property_readonly("n_threads", [](const Model& self) { return self.backend().n_threads(); })
       .def_property_readonly("weight_bytes", [](const Model& self) { return self.weights().bytes; })
-      .def_property_readonly("kv_bytes_per_token", [](const Model& self) {
-        return self.backend().kv_page_bytes(self.kv_shape()) / size_t(kPageTokens);
-      });
+      .def(
+          "kv_bytes_per_token",
+          [](const Model& self, const std::string& type_k, const std::string& type_v) {
+            return self.backend().kv_page_bytes(self.kv_shape(kv_types(type_k, type_v))) / size_t(kPageTokens);
+          },
+          py::kw_only(), py::arg("type_k") = kDefaultKvType, py::arg("type_v") = kDefaultKvType);
 
-  py::class_<Session>(m, "Session")
-      .def(py::init<std::shared_ptr<const Model>, int>(), py::arg("model"), py::arg("n_ctx"))
+  py::class_<Session, std::shared_ptr<Session>>(m, "Session")
+      .def(py::init(&new_session), py::arg("model"), py::arg("n_ctx"), py::kw_only(),
+           py::arg("type_k") = kDefaultKvType, py::arg("type_v") = kDefaultKvType)
       .def_property_readonly("n_ctx", &Session::n_ctx)
+      .def_property_readonly(
+          "kv_types", [](const Session& s) { return std::pair(info(s.kv_types().k).name, info(s.kv_types().v).name); })
       .def_property_readonly("n_tokens", unlocked(&Session::n_tokens))
       .def_property_readonly("kv_bytes", unlocked(&Session::kv_bytes))
       .def("eval", &eval, py::arg("tokens"), py::arg("logits") = "last")
@@ -214,7 +233,13 @@ void bind_model(py::module_& m) {
       .def("truncate", unlocked(&Session::truncate), py::arg("n_tokens"));
 
   m.def("plan_context", &plan_context, py::arg("file"), py::arg("n_ctx") = py::none(), py::kw_only(),
-        py::arg("weights_loaded") = false);
+        py::arg("weights_loaded") = false, py::arg("type_k") = kDefaultKvType, py::arg("type_v") = kDefaultKvType);
+  m.def("kv_types", [] {
+    py::dict ids;
+    for (const KvTypeInfo& t : kKvTypes)
+      ids[py::str(t.name)] = t.ggml_id < 0 ? py::object(py::none()) : py::object(py::int_(t.ggml_id));
+    return ids;
+  });
   m.def("architectures", [] {
     py::dict models;  // in the table's order
     for (const Arch& arch : architectures()) models[py::str(arch.name)] = py::str(arch.models);

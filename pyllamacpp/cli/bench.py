@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ParameterError
-from ..params import LoadParams
+from ..params import DEFAULT_KV_TYPE, LoadParams
 from .guard import INTERRUPTED, guarded
-from .options import LOADING, Json, ModelOption, OptionalModelArgument, Verbose, one_model
+from .options import (
+    LOADING,
+    CacheTypeK,
+    CacheTypeV,
+    Json,
+    ModelOption,
+    OptionalModelArgument,
+    Verbose,
+    one_model,
+)
 
 if TYPE_CHECKING:
     from ..bench import Bench, Row
@@ -20,10 +29,6 @@ if TYPE_CHECKING:
 
 def _list(name: str, flag: str, help: str, panel: str | None = None) -> Any:
     return typer.Option(name, flag, metavar="N,…", help=help, rich_help_panel=panel)
-
-
-def _loading(*names: str, metavar: str, help: str, shown: bool | str = True) -> Any:
-    return typer.Option(*names, metavar=metavar, help=help, show_default=shown, rich_help_panel=LOADING)
 
 
 @guarded
@@ -36,10 +41,16 @@ def bench(
     repetitions: Annotated[int, typer.Option("--repetitions", "-r", metavar="N", help="Runs of a test.")] = 5,
     profile: Annotated[bool, typer.Option("--profile", help="Show what the time goes into.")] = False,
     n_threads: Annotated[str, _list("--threads", "-t", "Threads; 0: chosen.", LOADING)] = "0",
-    type_k: Annotated[str, _loading("--cache-type-k", "--ctk", metavar="TYPE", help="Of keys.")] = "f16",
-    type_v: Annotated[str, _loading("--cache-type-v", "--ctv", metavar="TYPE", help="Of values.")] = "f16",
+    type_k: CacheTypeK = DEFAULT_KV_TYPE,
+    type_v: CacheTypeV = DEFAULT_KV_TYPE,
     isa: Annotated[
-        str, _loading("--isa", metavar="LEVEL", help="Instruction-set level.", shown="the best")
+        str,
+        typer.Option(
+            metavar="LEVEL",
+            help="Instruction-set level.",
+            show_default="the best",
+            rich_help_panel=LOADING,
+        ),
     ] = "",
     as_json: Json = False,
     verbose: Verbose = False,
@@ -49,17 +60,19 @@ def bench(
     Tests are llama-bench's: random tokens, forward pass only. Each is shown with its share of the limit: what
     reading its bytes, or computing its products, takes at the least here, as measured in between.
     """
-    from ..bench import Bench, BenchParams, check_kv_types
+    from ..bench import Bench, BenchParams
     from ..hub import resolve
 
+    kv = LoadParams(type_k=type_k, type_v=type_v)
     params = BenchParams(
         n_prompt=_numbers("-p", n_prompt),
         n_gen=_numbers("-n", n_gen),
         depths=_numbers("-d", n_depth),
         repeats=repetitions,
+        type_k=kv.type_k,
+        type_v=kv.type_v,
     )
     threads = [LoadParams(n_threads=n).n_threads or 0 for n in _numbers("-t", n_threads)]
-    check_kv_types(type_k, type_v)
     path = str(resolve(one_model(model, model_m)))
     for n in threads:
         one = Bench(path, params, n_threads=n, isa=isa, profile=profile)

@@ -7,23 +7,31 @@ import math
 from collections import Counter
 from typing import Any
 
+from ..params import DEFAULT_KV_TYPE, LoadParams
 from .guard import guarded, print_table
-from .options import Json, ModelArgument, Verbose
+from .options import CacheTypeK, CacheTypeV, Json, ModelArgument, Verbose
 
 
 @guarded
-def info(model: ModelArgument, as_json: Json = False, verbose: Verbose = False) -> None:
+def info(
+    model: ModelArgument,
+    as_json: Json = False,
+    type_k: CacheTypeK = DEFAULT_KV_TYPE,
+    type_v: CacheTypeV = DEFAULT_KV_TYPE,
+    verbose: Verbose = False,
+) -> None:
     """Show what a model is and how much memory it takes."""
     from ..hub import resolve
 
-    facts = describe(str(resolve(model)))
+    load = LoadParams(type_k=type_k, type_v=type_v)
+    facts = describe(str(resolve(model)), load.type_k, load.type_v)
     if as_json:
         print(json.dumps(facts, indent=2))
         return
     print_table(_rows(facts))
 
 
-def describe(path: str) -> dict[str, Any]:
+def describe(path: str, type_k: str, type_v: str) -> dict[str, Any]:
     """The facts of a GGUF file; `unsupported` says why it cannot be run, if so.
 
     Errors: ModelFileError if it is no readable GGUF file.
@@ -59,7 +67,8 @@ def describe(path: str) -> dict[str, Any]:
         },
     }  # fmt: skip
     try:
-        facts["memory"] = dict(_core.plan_context(file))
+        facts["memory"] = dict(_core.plan_context(file, type_k=type_k, type_v=type_v))
+        facts["kv_types"] = [type_k, type_v]
     except (ModelFileError, MemoryLimitError) as error:
         facts["unsupported"] = str(error.args[0])
     return facts
@@ -100,13 +109,21 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, Any]]:
         kv = plan["kv_bytes_per_token"]
         rows += [
             ("weights", _mib(plan["weight_bytes"])),
-            ("KV cache", f"{kv / 1024:.1f} KiB a token, {_mib(kv * plan['n_ctx'])} when the context is full"),
+            (
+                "KV cache",
+                f"{kv / 1024:.1f} KiB a token as {_types(facts['kv_types'])}, "
+                f"{_mib(kv * plan['n_ctx'])} when the context is full",
+            ),
             (
                 "context",
                 f"{plan['n_ctx']} of {plan['n_ctx_train']} trained ({_mib(plan['available'])} available)",
             ),
         ]
     return rows
+
+
+def _types(types: list[str]) -> str:
+    return types[0] if types[0] == types[1] else f"{types[0]} and {types[1]}"
 
 
 def _count(n: int) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from ..errors import ParameterError
 from ..hub import ALIASES, DEFAULT_MODEL
-from ..params import SamplingParams, spec, specs
+from ..params import LoadParams, SamplingParams, spec, specs
 from .completion import complete_model
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -103,6 +103,8 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 LOADING = "Loading"
 _CHATTING = "Chat"
+CacheTypeK = Annotated[str, option(LoadParams, "type_k", LOADING)]
+CacheTypeV = Annotated[str, option(LoadParams, "type_v", LOADING)]
 TemplateFile = Annotated[
     Path | None,
     typer.Option(

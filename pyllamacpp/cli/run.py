@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import ChatTemplateError, ParameterError
-from ..params import CHAT_DEFAULTS, SAMPLERS, LoadParams, SamplingParams
+from ..params import CHAT_DEFAULTS, DEFAULT_KV_TYPE, SAMPLERS, LoadParams, SamplingParams
 from .guard import INTERRUPTED, guarded
 from .options import (
     LOADING,
+    CacheTypeK,
+    CacheTypeV,
     Dump,
     ModelOption,
     NoHistory,
@@ -56,6 +58,8 @@ def run(
     raw: Annotated[bool, typer.Option("--raw", help="Complete text; no chat.")] = False,
     n_ctx: Annotated[int | None, option(LoadParams, "n_ctx", LOADING)] = None,
     n_threads: Annotated[int | None, option(LoadParams, "n_threads", LOADING)] = None,
+    type_k: CacheTypeK = DEFAULT_KV_TYPE,
+    type_v: CacheTypeV = DEFAULT_KV_TYPE,
     pre: Annotated[str | None, option(LoadParams, "pre", LOADING, "the file's")] = None,
     chat_template: TemplateFile = None,
     chat_template_kwargs: TemplateVariables = None,
@@ -78,7 +82,9 @@ def run(
     if reasoning not in (None, "show", "hide", "raw"):
         raise ParameterError(f"--reasoning is show, hide or raw, not {reasoning!r}")
     template = None if chat_template is None else _read_template(chat_template)
-    load = LoadParams(n_ctx=n_ctx, n_threads=n_threads, pre=pre, chat_template=template)
+    load = LoadParams(
+        n_ctx=n_ctx, n_threads=n_threads, type_k=type_k, type_v=type_v, pre=pre, chat_template=template
+    )
     if raw and system is not None:
         raise ParameterError("--system needs a chat: it has no place in --raw")
     variables = _variables(chat_template_kwargs)
@@ -159,7 +165,8 @@ def _open(model: str, load: LoadParams, verbose: bool) -> Llama:
     from ..hub import resolve
 
     return Llama(
-        resolve(model), n_ctx=load.n_ctx, n_threads=load.n_threads, pre=load.pre,
+        resolve(model), n_ctx=load.n_ctx, n_threads=load.n_threads, type_k=load.type_k,
+        type_v=load.type_v, pre=load.pre,
         chat_template=load.chat_template, verbose=verbose,
     )  # fmt: skip
 

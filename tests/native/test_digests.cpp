@@ -273,12 +273,13 @@ struct AttentionCase {
   bool sinks;
 };
 
-uint64_t attend(const cpu::AttentionKernels& kernels, const AttentionCase& c, Random& random) {
+uint64_t attend(const cpu::KernelTable& kernels, const AttentionCase& c, KvTypes types, Random& random) {
   constexpr int kPositions = 330;
   ThreadPool pool(2);
   cpu::Attention attention(kernels, pool);
-  const cpu::KvLayout kv{c.n_head_kv, c.dim_k, c.dim_v, 0};
-  const size_t page_bytes = size_t(c.n_head_kv) * cpu::kv_head_page_bytes(c.dim_k, c.dim_v);
+  const cpu::KvHead head{c.dim_k, c.dim_v, types};
+  const cpu::KvLayout kv{c.n_head_kv, head, 0};
+  const size_t page_bytes = size_t(c.n_head_kv) * head.page_bytes();
   constexpr int kPages = (kPositions + cpu::kPageTokens - 1) / cpu::kPageTokens;
   Memory memory(size_t(kPages) * page_bytes);
   std::vector<uint8_t*> pages;
@@ -315,7 +316,7 @@ uint64_t attend(const cpu::AttentionKernels& kernels, const AttentionCase& c, Ra
   return digest.value();
 }
 
-void attentions(const cpu::AttentionKernels& kernels, Digests& out) {
+void attentions(const cpu::KernelTable& kernels, Digests& out) {
   const AttentionCase cases[] = {{3, 1, 64, 64, 0, 0, false},
                                  {4, 2, 40, 24, 37, 0, true},
                                  {2, 2, 128, 128, 0, 30, false},
@@ -324,7 +325,17 @@ void attentions(const cpu::AttentionKernels& kernels, Digests& out) {
   int i = 0;
   for (const AttentionCase& c : cases) {
     Random random(uint64_t(50 + i));
-    out["attention " + std::to_string(i++)] = attend(kernels, c, random);
+    out["attention " + std::to_string(i++)] = attend(kernels, c, {}, random);
+  }
+  for (const KvTypeInfo& k : kKvTypes) {
+    for (const KvTypeInfo& v : kKvTypes) {
+      Digest all;
+      for (const AttentionCase& c : cases) {
+        Random random(60);
+        all.add(attend(kernels, c, {*kv_type(k.name), *kv_type(v.name)}, random));
+      }
+      out["attention " + std::string(k.name) + " " + std::string(v.name)] = all.value();
+    }
   }
 }
 
@@ -403,7 +414,7 @@ Digests digests_of(const std::string& level) {
   products(table, out);
   activations(*table.elementwise, out);
   norms_and_rope(*table.elementwise, out);
-  attentions(*table.attention, out);
+  attentions(table, out);
   models(level, out);
   return out;
 }

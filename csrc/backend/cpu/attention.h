@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <span>
 #include <vector>
 
 #include "backend/cpu/kernels.h"
@@ -14,16 +13,23 @@
 
 namespace pllm::cpu {
 
-// Bytes of one KV head in one page (64 positions), a multiple of 128. Head dims must be multiples of 8 up to 512;
-// others throw Error unsupported_model.
-size_t kv_head_page_bytes(int head_dim_k, int head_dim_v);
-bool halves_are_finite(std::span<const uint8_t> pages);
+// One KV head in one page (64 positions): its keys, then its values.
+struct KvHead {
+  int head_dim_k, head_dim_v;
+  KvTypes types;
+  // A multiple of 128. Head dims must be multiples of 8 up to 512; others throw Error unsupported_model.
+  size_t page_bytes() const;
+  size_t values_at() const;
+  // Whether all numbers are, and all scales of codes.
+  bool is_finite(const uint8_t* page) const;
+};
 
 // Where a layer's heads lie inside a page. A page is one block of memory, 64-byte aligned, for 64 positions of all
 // layers and heads; it must be zero-filled when allocated, and need not be cleared when reused.
 struct KvLayout {
-  int n_head_kv, head_dim_k, head_dim_v;
-  size_t layer_offset;  // head h at layer_offset + h * kv_head_page_bytes(head_dim_k, head_dim_v), a multiple of 64
+  int n_head_kv;
+  KvHead head;
+  size_t layer_offset;  // head h at layer_offset + h * head.page_bytes(), a multiple of 64
 };
 
 struct AttentionArgs {
@@ -43,7 +49,7 @@ struct AttentionArgs {
 
 class Attention {
  public:
-  Attention(const AttentionKernels& kernels, ThreadPool& pool);
+  Attention(const KernelTable& kernels, ThreadPool& pool);
 
   // k: (n, n_head_kv, head_dim_k), rows ldk floats apart; v likewise -> positions [pos0, pos0 + n) of the pages.
   void store(const KvLayout& kv, uint8_t* const* pages, int pos0, int n, const float* k, size_t ldk, const float* v,
@@ -86,7 +92,7 @@ class Attention {
   void start_totals(const AttentionArgs& a, const Plan& p, const Task& t, Workspace& w);
   void merge(const AttentionArgs& a, const Task& t, const Results& from, Workspace& w);
 
-  const AttentionKernels& kernels_;
+  const KernelTable& kernels_;
   ThreadPool& pool_;
   std::vector<Workspace> workspaces_;  // one a thread
   Floats partials_;

@@ -22,7 +22,7 @@ const CpuWeight& cpu(const Weight& w) { return static_cast<const CpuWeight&>(w);
 class CpuBackend final : public Backend {
  public:
   CpuBackend(int n_threads, const KernelTable& kernels)
-      : kernels_(kernels), pool_(n_threads), attention_(*kernels.attention, pool_) {
+      : kernels_(kernels), pool_(n_threads), attention_(kernels, pool_) {
     scratch_.resize(size_t(pool_.size()));
   }
 
@@ -33,9 +33,14 @@ class CpuBackend final : public Backend {
     return store_.upload(kernels_, pool_, t, use);
   }
   size_t kv_page_bytes(const KvShape& kv) const override {
-    return size_t(kv.n_layer) * size_t(kv.n_head_kv) * kv_head_page_bytes(kv.head_dim_k, kv.head_dim_v);
+    return size_t(kv.n_layer) * size_t(kv.n_head_kv) * head(kv).page_bytes();
   }
-  bool kv_is_finite(std::span<const uint8_t> pages) const override { return halves_are_finite(pages); }
+  bool kv_is_finite(const KvShape& kv, std::span<const uint8_t> pages) const override {
+    const KvHead h = head(kv);
+    bool finite = true;
+    for (size_t at = 0; at < pages.size(); at += h.page_bytes()) finite &= h.is_finite(&pages[at]);
+    return finite;
+  }
 
   void get_rows(Mat y, const Weight& table, std::span<const int32_t> ids) override {
     for (auto& scratch : scratch_) scratch.resize(cpu(table).row_bytes);
@@ -259,9 +264,10 @@ class CpuBackend final : public Backend {
     throw Error(ErrorKind::internal, "this activation is only a gate");
   }
 
-  KvLayout layout(const AttentionShape& s) const {
-    const size_t head = kv_head_page_bytes(s.kv.head_dim_k, s.kv.head_dim_v);
-    return {s.kv.n_head_kv, s.kv.head_dim_k, s.kv.head_dim_v, size_t(s.layer) * size_t(s.kv.n_head_kv) * head};
+  static KvHead head(const KvShape& kv) { return {kv.head_dim_k, kv.head_dim_v, kv.types}; }
+  static KvLayout layout(const AttentionShape& s) {
+    const KvHead h = head(s.kv);
+    return {s.kv.n_head_kv, h, size_t(s.layer) * size_t(s.kv.n_head_kv) * h.page_bytes()};
   }
 
   const KernelTable& kernels_;

@@ -5,6 +5,7 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kAvx2Table = make_table("avx2", &kAvx2Elementwise, &kAvx2Attention);
+extern constexpr KernelTable kAvx2Table =
+    make_table("avx2", &kAvx2Elementwise, &kAvx2Attention, &kAvx2FloatKv, &kAvx2CodeKv);
 }  // namespace pllm::cpu
 #endif

@@ -5,6 +5,7 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kAvx512Table = make_table("avx512", &kAvx512Elementwise, &kAvx512Attention);
+extern constexpr KernelTable kAvx512Table =
+    make_table("avx512", &kAvx512Elementwise, &kAvx512Attention, &kAvx512FloatKv, &kAvx512CodeKv);
 }  // namespace pllm::cpu
 #endif

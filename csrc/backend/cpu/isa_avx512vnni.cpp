@@ -5,6 +5,7 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kAvx512VnniTable = make_table("avx512vnni", &kAvx512Elementwise, &kAvx512Attention);
+extern constexpr KernelTable kAvx512VnniTable =
+    make_table("avx512vnni", &kAvx512Elementwise, &kAvx512Attention, &kAvx512FloatKv, &kAvx512VnniCodeKv);
 }  // namespace pllm::cpu
 #endif

@@ -5,6 +5,7 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kAvxVnniTable = make_table("avxvnni", &kAvx2Elementwise, &kAvx2Attention);
+extern constexpr KernelTable kAvxVnniTable =
+    make_table("avxvnni", &kAvx2Elementwise, &kAvx2Attention, &kAvx2FloatKv, &kAvxVnniCodeKv);
 }  // namespace pllm::cpu
 #endif

@@ -6,6 +6,7 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kBaselineTable = make_table("baseline", &kBaselineElementwise, &kBaselineAttention);
+extern constexpr KernelTable kBaselineTable =
+    make_table("baseline", &kBaselineElementwise, &kBaselineAttention, &kBaselineFloatKv, &kBaselineCodeKv);
 }  // namespace pllm::cpu
 #endif

@@ -5,6 +5,7 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kDotprodTable = make_table("dotprod", &kNeonElementwise, &kNeonAttention);
+extern constexpr KernelTable kDotprodTable =
+    make_table("dotprod", &kNeonElementwise, &kNeonAttention, &kNeonFloatKv, &kNeonCodeKv);
 }  // namespace pllm::cpu
 #endif

@@ -5,6 +5,7 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kI8mmTable = make_table("i8mm", &kNeonElementwise, &kNeonAttention);
+extern constexpr KernelTable kI8mmTable =
+    make_table("i8mm", &kNeonElementwise, &kNeonAttention, &kNeonFloatKv, &kNeonCodeKv);
 }  // namespace pllm::cpu
 #endif

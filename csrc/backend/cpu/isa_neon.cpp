@@ -5,6 +5,7 @@
 #include "backend/cpu/table.inl.h"
 
 namespace pllm::cpu {
-extern constexpr KernelTable kNeonTable = make_table("neon", &kNeonElementwise, &kNeonAttention);
+extern constexpr KernelTable kNeonTable =
+    make_table("neon", &kNeonElementwise, &kNeonAttention, &kNeonFloatKv, &kNeonCodeKv);
 }  // namespace pllm::cpu
 #endif

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "backend/kv_type.h"
 #include "quant/formats.h"
 
 namespace pllm::cpu {
@@ -51,7 +52,7 @@ struct ElementwiseKernels {
   void (*gelu_erf)(float* x, int64_t n);   // the exact one
   void (*sigmoid)(float* x, int64_t n);
   void (*softmax)(float* x, int64_t n);
-  void (*exp2)(float* x, int64_t n);                                 // attention's own: exactly 0 below -126
+  void (*exp2)(float* x, int64_t n);                                 // attention's own: exactly 0 below -64
   void (*add)(float* x, const float* y, int64_t n);                  // x += y
   void (*add_scaled)(float* x, const float* y, float s, int64_t n);  // x += s y
   void (*scale)(float* x, float s, int64_t n);                       // x *= s
@@ -62,35 +63,71 @@ inline constexpr int kPageTokens = 64;  // positions of one KV page
 // Positions of one softmax chunk, counted from position 0: part of the order of sums, so part of every result's bits.
 inline constexpr int kChunkTokens = 256;
 
+// Rows against the keys or the values of one head in one page.
+struct PageRows {
+  const uint8_t* page;  // where that head's keys or values begin
+  int dim;              // of the keys; of the values round_up(head_dim_v, 16)
+  int n_rows;
+  const uint8_t* next;  // what is read after this page, or null
+  float* scratch;       // 64 max(head_dim_k, round_up(head_dim_v, 16)), 64-byte aligned
+};
+
+// Keys of one KV type (attention_tile.inl.h has the layout).
+struct KeyKernels {
+  // Token t of a page: k (dim), or null for a token that is not all numbers: its scores are NaN. What is larger than
+  // the type can say is clamped.
+  void (*store)(uint8_t* keys, int t, int dim, const float* k);
+  void (*prepare)(float* q, int dim);  // a query (dim), in place, as scores() reads it; at least 8 dims
+  // scores[r * 256 + t] = q[r] . key[t] for the 64 tokens t of a page. q: (n_rows, dim), prepared
+  void (*scores)(const PageRows& a, const float* q, float* scores);
+};
+
+// Values of one KV type.
+struct ValueKernels {
+  // Token t of a page: v (head_dim_v), or null for zeros.
+  void (*store)(uint8_t* values, int t, int head_dim_v, const float* v);
+  // acc[r * dim + d] += sum over t of p[r * 256 + t] value[t][d] for the 64 tokens t of a page; p >= 0
+  void (*add)(const PageRows& a, const float* p, float* acc);
+};
+
 // Query rows of one KV head against one chunk of its keys. Results: the largest score, the sum of p = 2^(score - max)
 // and the sum of p v for every row; a row that sees no key of the chunk gets sum 0.
 struct AttentionChunk {
+  const KeyKernels& keys;
+  const ValueKernels& values;
   int head_dim_k, head_dim_v;
-  const uint8_t* const* pages;  // pages[i] + head_offset: this head's part of positions [64 i, 64 i + 64)
-  size_t head_offset;
-  int chunk;            // positions [256 chunk, 256 chunk + 256); some row sees some of them
-  const uint8_t* next;  // what the caller reads after this chunk, or null
+  const uint8_t* const* pages;  // pages[i] + keys_at: this head's keys of positions [64 i, 64 i + 64); its values
+  size_t keys_at, values_at;    // likewise
+  int chunk;                    // positions [256 chunk, 256 chunk + 256); some row sees some of them
+  const uint8_t* next;          // what the caller reads after this chunk, or null
   int n_rows;
-  const float* q;      // (n_rows, head_dim_k), times scale log2(e), or times scale / softcap where that is not 0
-  const int* pos;      // (n_rows), ascending; row r sees the keys at (pos[r] - window, pos[r]]
-  int window;          // at least 1
-  float softcap;       // 0: none
-  float* scores;       // scratch (n_rows, 256)
-  float* page_floats;  // scratch, 64 max(head_dim_k, round_up(head_dim_v, 16))
-  float *max, *sum;    // out (n_rows)
-  float* acc;          // out (n_rows, round_up(head_dim_v, 16))
+  const float* q;  // (n_rows, head_dim_k), times scale log2(e), or times scale / softcap where that is not 0; prepared
+  const int* pos;  // (n_rows), ascending; row r sees the keys at (pos[r] - window, pos[r]]
+  int window;      // at least 1
+  float softcap;   // 0: none
+  float* scores;   // scratch (n_rows, 256)
+  float* page;     // scratch, as PageRows has it
+  float *max, *sum;  // out (n_rows)
+  float* acc;        // out (n_rows, round_up(head_dim_v, 16))
 };
 
-// One format of KV pages (attention.inl.h has the layout).
 struct AttentionKernels {
-  // Token t of a page: k (head_dim_k), v (head_dim_v). Beyond +-65504 values are clamped. A token with an infinity or a
-  // NaN in k or v becomes NaN for every query that sees it, and stays harmless for those that do not.
-  void (*store)(uint8_t* page, int t, int head_dim_k, int head_dim_v, const float* k, const float* v);
+  bool (*all_finite)(const float* x, int n);
   void (*chunk)(const AttentionChunk& chunk);
   // Folds a chunk's results into running ones (max -inf, sum 0, acc 0 before the first); call in ascending order.
   void (*merge)(int n_rows, int head_dim_v, const float* max, const float* sum, const float* acc, float* total_max,
                 float* total_sum, float* total_acc);
   void (*finish)(int head_dim_v, float total_sum, const float* total_acc, float* out);  // out = acc / sum
+};
+
+// KV types that are multiplied as floats, and those that are multiplied as integers.
+struct FloatKvKernels {
+  KeyKernels keys_f16, keys_bf16, keys_f32;
+  ValueKernels values_f16, values_bf16, values_f32;
+};
+struct CodeKvKernels {
+  KeyKernels keys_i16, keys_q8_0;
+  ValueKernels values_i16, values_q8_0;
 };
 
 // Loops that measure the machine (limits.h): they do one thing and nothing else.
@@ -117,12 +154,17 @@ struct KernelTable {
   // Pointers, because the tables live in other objects: copying one at load would run its object's code on a CPU that
   // may lack the instructions.
   const ElementwiseKernels* elementwise;
-  const AttentionKernels* attention;  // KV pages of f16
+  const AttentionKernels* attention;
+  const KeyKernels* keys[kKvTypeCount];      // by KvType
+  const ValueKernels* values[kKvTypeCount];  // by KvType
   LimitKernels limits;
 };
 
 // Levels that differ only in integer products share these: IsaLevel::floats.
 extern const ElementwiseKernels kBaselineElementwise, kAvx2Elementwise, kAvx512Elementwise, kNeonElementwise;
 extern const AttentionKernels kBaselineAttention, kAvx2Attention, kAvx512Attention, kNeonAttention;
+extern const FloatKvKernels kBaselineFloatKv, kAvx2FloatKv, kAvx512FloatKv, kNeonFloatKv;
+// One for each way of multiplying pairs of int16.
+extern const CodeKvKernels kBaselineCodeKv, kAvx2CodeKv, kAvxVnniCodeKv, kAvx512CodeKv, kAvx512VnniCodeKv, kNeonCodeKv;
 
 }  // namespace pllm::cpu

@@ -6,6 +6,7 @@ namespace pllm::cpu {
 namespace {
 
 constexpr int kParts = 16 / kLanes;  // registers that hold 16 virtual lanes
+constexpr int padded(int n) { return (n + 15) / 16 * 16; }
 
 // The first count elements (none if count < 1), zeros behind them.
 SIMD_INLINE F load_part(const float* p, int64_t count) {

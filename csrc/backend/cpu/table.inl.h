@@ -16,7 +16,8 @@ constexpr MatmulKernels matmul_kernels() {
 }
 
 constexpr KernelTable make_table(const char* level, const ElementwiseKernels* elementwise,
-                                 const AttentionKernels* attention) {
+                                 const AttentionKernels* attention, const FloatKvKernels* floats,
+                                 const CodeKvKernels* codes) {
   return {level,
           {
 #define FORMAT(name, ...) matmul_kernels<Format::name>(),
@@ -26,6 +27,16 @@ constexpr KernelTable make_table(const char* level, const ElementwiseKernels* el
           {activation_kernels<Activation::f32>(), activation_kernels<Activation::q8>()},
           elementwise,
           attention,
+          {
+#define KV_TYPE(name, arithmetic, ...) &arithmetic->keys_##name,
+#include "backend/kv_types.def"
+#undef KV_TYPE
+          },
+          {
+#define KV_TYPE(name, arithmetic, ...) &arithmetic->values_##name,
+#include "backend/kv_types.def"
+#undef KV_TYPE
+          },
           limit_kernels()};
 }
 

@@ -38,11 +38,17 @@ constexpr int kTileSums = 8;  // registers for sums while a panel is read once
 #define SIMD_DP 1
 #define SIMD_FUSED_SUMS 1
 SIMD_INLINE I dp(I acc, I u, I s) { return _mm256_dpbusd_avx_epi32(acc, u, s); }
+// acc + a0 b0 + a1 b1. Not the intrinsic: GCC copies and spills arrays of its sums.
+SIMD_INLINE I madd16(I acc, I a, I b) {
+  asm("%{vex%} vpdpwssd %2, %1, %0" : "+x"(acc) : "x"(a), "x"(b));
+  return acc;
+}
 #else
 #define SIMD_MADD8 1
 SIMD_INLINE I madd8(I u, I s) { return _mm256_maddubs_epi16(u, s); }  // u0 s0 + u1 s1 in int16, saturating
 SIMD_INLINE I sign8(I a, I b) { return _mm256_sign_epi8(a, b); }      // a with the sign of b: -a where b < 0
 SIMD_INLINE I abs8(I a) { return _mm256_abs_epi8(a); }
+SIMD_INLINE I madd16(I acc, I a, I b) { return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b)); }
 #endif
 SIMD_INLINE I load(const void* p) { return _mm256_loadu_si256((const I*)p); }
 SIMD_INLINE void storei(void* p, I a) { _mm256_storeu_si256((I*)p, a); }
@@ -51,6 +57,11 @@ SIMD_INLINE void store_bytes(void* p, I a) {  // the low byte of each int32
   a = _mm256_shuffle_epi8(a, _mm256_set1_epi32(0x0c080400));
   _mm_storel_epi64((__m128i*)p,
                    _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(a, _mm256_set1_epi64x(0x400000000))));
+}
+SIMD_INLINE I load_int8(const void* p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)p)); }
+SIMD_INLINE void store_int16(void* p, I a) {  // the low half of each int32
+  a = _mm256_shuffle_epi8(a, _mm256_broadcastsi128_si256(_mm_set_epi32(0, 0, 0x0d0c0908, 0x05040100)));
+  _mm_storeu_si128((__m128i*)p, _mm256_castsi256_si128(_mm256_permute4x64_epi64(a, 0x08)));
 }
 SIMD_INLINE I set32(int32_t v) { return _mm256_set1_epi32(v); }
 SIMD_INLINE I set16(int v) { return _mm256_set1_epi16((int16_t)v); }
@@ -72,7 +83,6 @@ SIMD_INLINE int32_t largest(I a) {
 }
 SIMD_INLINE I add16(I a, I b) { return _mm256_add_epi16(a, b); }
 SIMD_INLINE I sub8(I a, I b) { return _mm256_sub_epi8(a, b); }
-SIMD_INLINE I madd16(I acc, I a, I b) { return add(acc, _mm256_madd_epi16(a, b)); }  // acc + a0 b0 + a1 b1
 template <int N>
 SIMD_INLINE I shr(I a) {  // int32, unsigned; N < 0 shifts left
   if constexpr (N > 0)

@@ -38,7 +38,11 @@ constexpr int kTileSums = 16;  // registers for sums while a panel is read once
 #define SIMD_DP 1
 #define SIMD_FUSED_SUMS 1
 SIMD_INLINE I dp(I acc, I u, I s) { return _mm512_dpbusd_epi32(acc, u, s); }
-SIMD_INLINE I madd16(I acc, I a, I b) { return _mm512_dpwssd_epi32(acc, a, b); }  // acc + a0 b0 + a1 b1
+// acc + a0 b0 + a1 b1. Not the intrinsic: GCC copies and spills arrays of its sums.
+SIMD_INLINE I madd16(I acc, I a, I b) {
+  asm("vpdpwssd %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
+  return acc;
+}
 #else
 #define SIMD_MADD8 1
 SIMD_INLINE I madd8(I u, I s) { return _mm512_maddubs_epi16(u, s); }  // u0 s0 + u1 s1 in int16, saturating
@@ -50,6 +54,8 @@ SIMD_INLINE I load(const void* p) { return _mm512_loadu_si512(p); }
 SIMD_INLINE void storei(void* p, I a) { _mm512_storeu_si512(p, a); }
 SIMD_INLINE I load_bytes(const void* p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)); }
 SIMD_INLINE void store_bytes(void* p, I a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(a)); }  // low bytes
+SIMD_INLINE I load_int8(const void* p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)p)); }
+SIMD_INLINE void store_int16(void* p, I a) { _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(a)); }  // low halves
 SIMD_INLINE I set32(int32_t v) { return _mm512_set1_epi32(v); }
 SIMD_INLINE I set16(int v) { return _mm512_set1_epi16((int16_t)v); }
 SIMD_INLINE I set8(int v) { return _mm512_set1_epi8((char)v); }

@@ -54,6 +54,12 @@ SIMD_INLINE void store_bytes(void* p, I a) {  // the low byte of each int32
   const int32_t four = vgetq_lane_s32(vreinterpretq_s32_s8(vuzp1q_s8(even, even)), 0);
   std::memcpy(p, &four, 4);
 }
+SIMD_INLINE I load_int8(const void* p) {  // as int16
+  return vreinterpretq_s32_s16(vmovl_s8(vld1_s8((const int8_t*)p)));
+}
+SIMD_INLINE void store_int16(void* p, I a) {  // the low half of each int32
+  vst1_u8((uint8_t*)p, vreinterpret_u8_s16(vmovn_s32(a)));
+}
 SIMD_INLINE I set32(int32_t v) { return vdupq_n_s32(v); }
 SIMD_INLINE I set16(int v) { return vreinterpretq_s32_s16(vdupq_n_s16((int16_t)v)); }
 SIMD_INLINE I set8(int v) { return vreinterpretq_s32_s8(vdupq_n_s8((int8_t)v)); }
