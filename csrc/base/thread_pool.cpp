@@ -32,6 +32,8 @@ inline void pause() {
 // Waiting, in three stages. A microsecond of pauses: most waits end here. Then yielding: with more threads than CPUs
 // whoever waits must not keep out who works. After kSpin again() is false, and it is time to sleep: that is longer than
 // the gap between two products of one step and than what a sleep costs, and far shorter than a person's pause.
+// More pauses were no better: beside busy neighbours 16 times as many are within the noise, 256 times as many cost a
+// tenth to a quarter as soon as threads outnumber free CPUs.
 class Spin {
  public:
   bool again() {

@@ -37,15 +37,16 @@ void Candidates::reset(Ranking& raw) {
   logits_ = raw.logits();
   whole_ = is_raw_ = true;
   temperature_ = 1;
+  raw_total_ = 0;
   forget();
 }
 
-void Candidates::forget() { max_known_ = ranked_ = softmax_known_ = false; }
+void Candidates::forget() { max_known_ = ranked_ = softmax_known_ = drops_weights_ = false; }
 
 void Candidates::heat(double factor) {
   constexpr double kColdest = 1e-280;  // its reciprocal is finite
   temperature_ = std::max(temperature_ * factor, kColdest);
-  softmax_known_ = false;
+  softmax_known_ = drops_weights_ = false;
 }
 
 Ranking& Candidates::ranking() {
@@ -78,9 +79,30 @@ int32_t Candidates::best() {
 }
 
 const Softmax& Candidates::softmax() {
-  if (!softmax_known_) softmax_.compute(logits_, max(), temperature_);
+  if (!softmax_known_) {
+    softmax_.compute(logits_, max(), temperature_);
+    if (is_raw_ && temperature_ == 1) raw_total_ = softmax_.total;
+  } else if (drops_weights_) {
+    softmax_.keep(marks_.data());
+  }
   softmax_known_ = true;
+  drops_weights_ = false;
   return softmax_;
+}
+
+double Candidates::raw_total() {
+  if (raw_total_ == 0) {
+    reset(*raw_);
+    softmax();
+  }
+  return raw_total_;
+}
+
+double Candidates::standard_deviation() {
+  const double center = max();  // as far from the mean as that is: the difference below keeps 10 digits or more
+  const Moments m = softmax_.moments(logits_, center);
+  const double mean = m.sum / m.n;
+  return std::sqrt(std::max(0.0, m.squares / m.n - mean * mean));
 }
 
 double Candidates::entropy() {
@@ -179,11 +201,11 @@ void Candidates::keep_best(size_t k) {
 void Candidates::keep_marked() {
   if (!whole_) return keep_where([&](size_t i) { return marks_.keeps(i); });
   constexpr double kNear = 4;  // temperatures that the best may lie below the one that the weights are relative to
-  const bool weighed = softmax_known_, keeps_best = marks_.keeps(static_cast<size_t>(best()));
+  const bool weighed = softmax_known_ && !drops_weights_, keeps_best = marks_.keeps(static_cast<size_t>(best()));
   const float best_before = max();
   const auto source = logits_;
   own_.resize(size());
-  softmax_.passes.keep_logits(marks_.buckets(), marks_.last(), source.data(), source.size(), own_.data());
+  softmax_.passes.keep_logits(marks_.data(), source.data(), source.size(), own_.data());
   logits_ = own_;
   is_raw_ = false;
   forget();
@@ -191,24 +213,35 @@ void Candidates::keep_marked() {
     max_ = best_before;
     max_known_ = true;
   }
-  if (weighed && softmax_.max - double{max()} <= kNear * temperature_) {
-    softmax_.keep(marks_.buckets(), marks_.last());
-    softmax_known_ = true;
-  }
+  drops_weights_ = softmax_known_ = weighed && softmax_.max - double{max()} <= kNear * temperature_;
 }
 
 void Candidates::keep_from(double floor) {
   const double bound = std::max<double>(std::min<double>(floor, max()), -std::numeric_limits<float>::max());
   if (whole_ && ranking().collect(bound, size() / kFew, selection_)) return assign(selection_);
+  if (drops_weights_) softmax_known_ = drops_weights_ = false;  // the marks are needed for others
   marks_.where(size(), [logits = logits_, least = at_least(bound)](size_t i) { return logits[i] >= least; });
   keep_marked();
 }
 
-void Candidates::drop_before(int32_t last) {
-  const auto index = whole_ ? last : std::lower_bound(ids_.begin(), ids_.begin() + size(), last) - ids_.begin();
-  const float worst = logits_[index];
-  marks_.where(size(), [&, logits = logits_](size_t i) {  // without a branch
-    return (unsigned{logits[i] < worst} | (unsigned{logits[i] == worst} & unsigned{id(i) >= last})) != 0;
+void Candidates::drop_above_last(double share) {
+  const double least = std::max(share * softmax().total, std::numeric_limits<double>::min());
+  size_t n = 0, last = 0;
+  const auto consider = [&](size_t i) {
+    if (softmax_.weights[i] < least) return;
+    if (n++ == 0 || logits_[i] <= logits_[last]) last = i;
+  };
+  constexpr double kSpare = 1e-6;  // more than logarithm and weights are wrong by
+  const double log_least = natural_log(least);
+  const double floor = softmax_.max + temperature_ * (log_least - kSpare * (1 - log_least));
+  if (whole_ && ranking().collect(floor, size() / kFew, selection_)) {
+    for (const Candidate& c : selection_) consider(static_cast<size_t>(c.id));
+  } else {
+    for (size_t i = 0; i < size(); ++i) consider(i);
+  }
+  if (n < 2) return;
+  marks_.where(size(), [last, logits = logits_, worst = logits_[last]](size_t i) {  // without a branch
+    return (unsigned{logits[i] < worst} | (unsigned{logits[i] == worst} & unsigned{i >= last})) != 0;
   });
   keep_marked();
 }
@@ -230,14 +263,16 @@ void Candidates::narrow_around(double center, double least, double target) {
 }
 
 void Candidates::keep_nearest(double center, double share) {
+  constexpr double kPossible = 708;  // temperatures below the best where a weight is no normal number any more
   const double target = share * softmax().total;
   // The logits below hold so little that the share is reached without them, with a nat to spare for rounding; nor is
   // any needed that is further from the center than the best and all above `dispensable`.
   const double spare = std::max((1 - share) * softmax_.total, std::numeric_limits<double>::min());
   const double dispensable = softmax_.max - temperature_ * (natural_log(static_cast<double>(size()) / spare) + 1);
-  const double least = std::min(dispensable, 2 * center - max());
+  const double possible = softmax_.max - temperature_ * kPossible;
+  const double least = std::max(std::min(dispensable, 2 * center - max()), possible);
   if (whole_) narrow_around(center, least, target);
-  marks_.nearest(logits_, softmax_, center, std::max(center - least, temperature_), target);
+  marks_.nearest(logits_, softmax_, center, least, target);
   keep_marked();
 }
 

@@ -31,6 +31,8 @@ class Candidates {
   int32_t best();                            // lowest id of the largest logit
   const Softmax& softmax();                  // relative to its own max, which may be no candidate any more
   double entropy();                          // in nats
+  double standard_deviation();               // of the possible logits
+  double raw_total();                        // of the softmax of the raw logits at temperature 1; undoes all steps
   std::vector<float> best_logits(size_t k);  // descending; fewer if there are not as many
 
   // f(logit) -> the new logit, for one token if it is still possible; rounded to float, and never to an infinity.
@@ -41,9 +43,9 @@ class Candidates {
   void ban(int32_t id);
   void allow_only(std::span<const int32_t> ids);
 
-  void keep_best(size_t k);        // k >= 1
-  void keep_from(double floor);    // logits of at least floor, and the best one
-  void drop_before(int32_t last);  // those that rank before this one, which is left
+  void keep_best(size_t k);            // k >= 1
+  void keep_from(double floor);        // logits of at least floor, and the best one
+  void drop_above_last(double share);  // of those with at least this probability all but the one that ranks last
   // The fewest of smallest |logit - center| (then id) whose probabilities reach `share`; at least one.
   void keep_nearest(double center, double share);
 
@@ -65,7 +67,9 @@ class Candidates {
   bool whole_ = true;   // ids_ is not used: the index is the id
   bool is_raw_ = true;  // logits_ are the raw ones
   bool max_known_ = false, softmax_known_ = false;
-  bool ranked_ = false;  // changed_ is of own_ as it is
+  bool ranked_ = false;         // changed_ is of own_ as it is
+  bool drops_weights_ = false;  // softmax_ is of the candidates once what marks_ drops is taken out
+  double raw_total_ = 0;        // 0: not known
   float max_ = 0;
   double temperature_ = 1;
   std::span<const float> logits_;     // the raw ones, or the first of own_

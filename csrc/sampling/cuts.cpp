@@ -1,38 +1,16 @@
 // The steps that drop candidates. Each leaves at least one; a tie at the cut keeps the lower ids.
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "base/exp_log.h"
 #include "sampling/random.h"
 #include "sampling/step.h"
 
 namespace pllm {
-namespace {
-
-// Of the possible ones.
-double standard_deviation(std::span<const float> logits) {
-  double n = 0, sum = 0, squares = 0;
-  for (const float x : logits) {
-    const bool possible = x != Ranking::kNoFloor;
-    n += possible;
-    sum += possible ? x : 0.0;
-  }
-  const double mean = sum / n;
-  for (const float x : logits) {
-    const double d = x != Ranking::kNoFloor ? x - mean : 0.0;
-    squares += d * d;
-  }
-  return std::sqrt(squares / n);
-}
-
-}  // namespace
-
 // Top-n-sigma (Tang et al. 2024): logits within n standard deviations (population) of the largest.
 Step make_top_n_sigma(const SamplingParams& p) {
   if (p.top_n_sigma <= 0) return {};
   return [n = static_cast<double>(p.top_n_sigma)](Candidates& candidates, const Draw&) {
-    candidates.keep_from(candidates.max() - n * standard_deviation(candidates.logits()));
+    candidates.keep_from(candidates.max() - n * candidates.standard_deviation());
   };
 }
 
@@ -76,17 +54,7 @@ Step make_xtc(const SamplingParams& p) {
   const double probability = p.xtc_probability, threshold = p.xtc_threshold;
   return [=, seed = p.seed](Candidates& candidates, const Draw& draw) {
     if (uniform(seed, draw.choice, draw.pos, Purpose::xtc) >= probability) return;
-    const Softmax& softmax = candidates.softmax();
-    const double least = std::max(threshold * softmax.total, std::numeric_limits<double>::min());
-    const auto logits = candidates.logits();
-    size_t n = 0;
-    Candidate last{};
-    for (size_t i = 0; i < logits.size(); ++i) {
-      if (softmax.weights[i] < least) continue;
-      const Candidate candidate{logits[i], candidates.id(i)};
-      if (n++ == 0 || ranks_before(last, candidate)) last = candidate;
-    }
-    if (n >= 2) candidates.drop_before(last.id);
+    candidates.drop_above_last(threshold);
   };
 }
 

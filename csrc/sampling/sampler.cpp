@@ -65,8 +65,7 @@ std::vector<std::pair<int32_t, double>> Sampler::distribution(std::span<const fl
 }
 
 void Sampler::add_logprobs(Sampled& result, int n_top) {
-  candidates_.reset(raw_);
-  const double log_total = natural_log(candidates_.softmax().total);
+  const double log_total = natural_log(candidates_.raw_total());
   const auto logprob = [&](float logit) {
     return static_cast<float>(static_cast<double>(logit) - raw_.max() - log_total);
   };

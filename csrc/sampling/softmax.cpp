@@ -42,8 +42,29 @@ void Softmax::add_up() {
   for (const double sum : sums) total += sum;
 }
 
-void Softmax::keep(const uint16_t* buckets, uint16_t last) {
-  passes.keep_weights(buckets, last, sums.size() * kBlock, weights.data(), sums.data());
+double Softmax::mark(std::span<const float> logits, Interval inner, Interval outer, uint8_t* marks) const {
+  const Tail tail(logits);
+  double sum = passes.mark(logits.data(), weights.data(), tail.begin, inner, outer, marks);
+  if (tail.n > 0) {
+    sum += passes.mark(tail.values, weights.data() + tail.begin, kBlock, inner, outer, marks + tail.begin);
+  }
+  return sum;
+}
+
+Moments Softmax::moments(std::span<const float> logits, double center) const {
+  const Tail tail(logits);
+  Moments result = passes.moments(logits.data(), tail.begin, center);
+  if (tail.n > 0) {
+    const Moments last = passes.moments(tail.values, kBlock, center);
+    result.n += last.n;
+    result.sum += last.sum;
+    result.squares += last.squares;
+  }
+  return result;
+}
+
+void Softmax::keep(const uint8_t* marks) {
+  passes.keep_weights(marks, sums.size() * kBlock, weights.data(), sums.data());
   add_up();
 }
 

@@ -16,8 +16,10 @@ struct Softmax {
 
   // weights[i] = e^((logits[i] - max) / temperature); 0 where a logit is -infinity.
   void compute(std::span<const float> logits, float largest, double temperature);
-  // Drops those whose bucket is after `last`: their weights become 0. buckets: of whole blocks.
-  void keep(const uint16_t* buckets, uint16_t last);
+  // Passes::mark() of as many logits as the weights are of. marks: of whole blocks.
+  double mark(std::span<const float> logits, Interval inner, Interval outer, uint8_t* marks) const;
+  void keep(const uint8_t* marks);  // those marked Passes::kInside; the other weights become 0
+  Moments moments(std::span<const float> logits, double center) const;      // of any logits
   double entropy(std::span<const float> logits, double temperature) const;  // in nats
   size_t pick(double share) const;  // the first index whose cumulated weight exceeds share * total; share in [0, 1)
 

@@ -348,6 +348,7 @@ void sampling(const std::string& level, Digests& out) {
   for (size_t i = 0; i < kN; i += 5) logits[i] = i % 2 ? -std::numeric_limits<float>::infinity() : logits[i] * 60;
   const double max = *std::max_element(logits.begin(), logits.end());
   std::vector<double> weights(kN), sums(kN / Passes::kBlock);
+  std::vector<uint8_t> marks(kN);
   std::vector<uint16_t> buckets(kN);
   Digest loops, draws;
   for (double cold : {1.0, 0.37, 12.5}) {
@@ -355,8 +356,10 @@ void sampling(const std::string& level, Digests& out) {
     loops.add(weights);
     loops.add(sums);
     loops.add(p.moment(logits.data(), weights.data(), kN, max, cold));
-    p.assign(logits.data(), weights.data(), kN, max - 1.3, 1023 / 40.0, buckets.data());
+    p.assign(logits.data(), kN, max - 1.3, 1023 / 40.0, buckets.data());
     for (uint16_t b : buckets) loops.add(uint64_t{b});
+    loops.add(p.mark(logits.data(), weights.data(), kN, {-1, 1}, {-2, 3}, marks.data()));
+    for (uint8_t m : marks) loops.add(uint64_t{m});
   }
   out["sampling loops"] = loops.value();
 

@@ -57,9 +57,7 @@ SIMD_INLINE float bits_to_float(int32_t v) { return __builtin_bit_cast(float, v)
 SIMD_INLINE float round_block(const float* x, int8_t* q) {
   I top = set32(0);  // of the magnitudes' bits: ordered like the floats, NaN above all
   for (int i = 0; i < 32; i += kLanes) top = max(top, and_(as_int(loadf(x + i)), set32(0x7fffffff)));
-  int32_t lanes[kLanes], bits = 0;
-  storei(lanes, top);
-  for (int32_t v : lanes) bits = v > bits ? v : bits;
+  const int32_t bits = largest(top);
   const float m = bits_to_float(bits), inverse = 127.f / m;
   if (!(inverse <= 3.4e38f) || inverse == 0) {  // below 4e-37 counts as nothing
     __builtin_memset(q, 0, 32);
@@ -74,39 +72,58 @@ SIMD_INLINE void sums_of_4(const int8_t* q, int32_t* sums) {
   for (int i = 0; i < 64; i += 4 * kLanes) storei(sums + i / 4, sums_of_bytes(load(q + i)));
 }
 
-SIMD_INLINE void fill(const float* x, Act32& a) {
-  int8_t q[64] = {};
-  a.d = round_block(x, q);
-  int32_t sums[16];
-  sums_of_4(q, sums);
-  __builtin_memcpy(a.q, q, 32);
-  for (int i = 0; i < 2; i++) {
-    const int32_t s = sums[4 * i] + sums[4 * i + 1] + sums[4 * i + 2] + sums[4 * i + 3];
-    a.start16[i] = start_form(s);
-    a.sum16[i] = int16_t(s);
-  }
-  const int32_t sum = a.sum16[0] + a.sum16[1];
-  for (int i = 0; i < 3; i++) a.start32[i] = kStart - kZeros[i] * sum;
-  a.dsum = a.d * float(sum);
-}
-
-SIMD_INLINE void fill(const float* x, float& a) { a = *x; }
-
-// a becomes token i of the `size` tokens of a tile. Where products take two tokens at once, the codes of a pair lie in
+// The codes of token i of the `size` tokens of a tile. Where products take two tokens at once, those of a pair lie in
 // one another's places, 8 k of the one beside 8 k of the other: the first token holds k 0..7 and 16..23 of both.
-SIMD_INLINE void place(const Act32& a, Act32* tokens, int i, int size) {
+SIMD_INLINE void place_codes(const int8_t* q, Act32* tokens, int i, int size) {
 #if defined(SIMD_PAIRS)
   Act32* pair = tokens + i / 2 * 2;
   if (pair + 1 < tokens + size) {
-    for (int c = 0; c < 4; c++) __builtin_memcpy(pair[c % 2].q + c / 2 * 16 + i % 2 * 8, a.q + 8 * c, 8);
-    __builtin_memcpy(&tokens[i].d, &a.d, sizeof a - offsetof(Act32, d));
+    for (int c = 0; c < 4; c++) __builtin_memcpy(pair[c % 2].q + c / 2 * 16 + i % 2 * 8, q + 8 * c, 8);
     return;
   }
 #endif
   (void)size;
-  tokens[i] = a;
+  __builtin_memcpy(tokens[i].q, q, 32);
 }
-SIMD_INLINE void place(float a, float* tokens, int i, int) { tokens[i] = a; }
+
+// Token i of a tile's tokens: 32 codes, their scale and the sums of each four. Written where it stays, field by field:
+// a whole one copied there would wait for its fields to leave the store buffer.
+SIMD_INLINE void place(const int8_t* q, float d, const int32_t* sums, Act32* tokens, int i, int size) {
+  place_codes(q, tokens, i, size);
+  Act32& a = tokens[i];
+  const int32_t first = sums[0] + sums[1] + sums[2] + sums[3], second = sums[4] + sums[5] + sums[6] + sums[7];
+  const int32_t sum = first + second;
+  a.d = d;
+  a.dsum = d * float(sum);
+  for (int z = 0; z < 3; z++) a.start32[z] = kStart - kZeros[z] * sum;
+  a.start16[0] = start_form(first);
+  a.start16[1] = start_form(second);
+  a.sum16[0] = int16_t(first);
+  a.sum16[1] = int16_t(second);
+}
+
+// One token's blocks, `size` apart: x (32 n_blocks) -> token i of each tile.
+SIMD_INLINE void place_row(const float* x, int64_t n_blocks, Act32* tile, int i, int size) {
+  for (int64_t b = 0; b < n_blocks; b += 2) {
+    int8_t q[64] = {};
+    int32_t sums[16];
+    float d[2];
+    const int n = n_blocks - b < 2 ? 1 : 2;
+    for (int j = 0; j < n; j++) d[j] = round_block(x + (b + j) * 32, q + 32 * j);
+    sums_of_4(q, sums);
+    for (int j = 0; j < n; j++) place(q + 32 * j, d[j], sums + 8 * j, tile + (b + j) * size, i, size);
+  }
+}
+SIMD_INLINE void place_row(const float* x, int64_t n, float* tile, int i, int size) {
+  for (int64_t k = 0; k < n; k++) tile[k * size + i] = x[k];
+}
+
+SIMD_INLINE void place_zeros(Act32* tokens, int i, int size) {
+  static constexpr int8_t q[32] = {};
+  static constexpr int32_t sums[8] = {};
+  place(q, 0.f, sums, tokens, i, size);
+}
+SIMD_INLINE void place_zeros(float* tokens, int i, int) { tokens[i] = 0.f; }
 
 // ---- the table's functions
 template <Activation a>
@@ -126,14 +143,10 @@ void prepare(const float* x, size_t ldx, int64_t cols, int n, int t0, int t1, ui
     const int first = t - t % kMaxTile<a>, tokens = n - first < kMaxTile<a> ? n - first : kMaxTile<a>;
     const int size = tile_size(tokens);
     Act* tile = reinterpret_cast<Act*>(act) + int64_t(first) * blocks;
-    for (int64_t b = 0; b < blocks; b++) {
-      Act token;
-      fill(x + size_t(t) * ldx + b * kActBlock<a>, token);
-      place(token, tile + b * size, t - first, size);
-    }
+    place_row(x + size_t(t) * ldx, blocks, tile, t - first, size);
     if (t + 1 == n)  // whoever has the last token also writes the zero tokens after it
       for (int64_t b = 0; b < blocks; b++)
-        for (int pad = tokens; pad < size; pad++) place(Act{}, tile + b * size, pad, size);
+        for (int pad = tokens; pad < size; pad++) place_zeros(tile + b * size, pad, size);
   }
 }
 

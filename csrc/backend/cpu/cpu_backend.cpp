@@ -97,22 +97,20 @@ class CpuBackend final : public Backend {
   void matmul_fine(Mat x, const Product& product) override {
     const ActivationKernels& k = kernels_.activation[int(info(product.w->format).activation)];
     if (!k.residual) return Backend::matmul(x, {&product, 1});
+    const int64_t panels = cpu(*product.w).n_panels(), n_items = (panels + kFinePanels - 1) / kFinePanels;
     for (int64_t i0 = 0; i0 < x.rows; i0 += kFineRows) {
       const int64_t n = std::min(kFineRows, x.rows - i0);
-      const Mat pairs = fine_x_.mat(2 * n, x.cols), sums = fine_y_.mat(2 * n, product.w->rows);
-      for (int64_t i = 0; i < n; i++) {
+      const Mat pairs = fine_x_.mat(2 * n, x.cols);
+      for_rows(x.rows_from(i0, n), [&](int, int64_t i) {
         std::memcpy(pairs.row(2 * i), x.row(i0 + i), size_t(x.cols) * sizeof(float));
         k.residual(x.row(i0 + i), x.cols, pairs.row(2 * i + 1));
-      }
-      const Product coarse_and_fine{product.w, nullptr, sums};
-      Backend::matmul(pairs, {&coarse_and_fine, 1});
-      const float* bias = product.bias ? cpu(*product.bias).floats() : nullptr;
-      for_rows(product.y.rows_from(i0, n), [&](int, int64_t i) {
-        float* y = product.y.row(i0 + i);
-        std::memcpy(y, sums.row(2 * i), size_t(sums.cols) * sizeof(float));
-        kernels_.elementwise->add(y, sums.row(2 * i + 1), sums.cols);
-        if (bias) kernels_.elementwise->add(y, bias, sums.cols);
       });
+      const size_t bytes = k.bytes(x.cols, int(2 * n));
+      if (act_.size() < bytes) act_ = Memory(bytes);
+      prepare({pairs, k, 0});
+      const Product rows{product.w, product.bias, product.y.rows_from(i0, n)};
+      pool_.run(int(n_items),
+                [&](int, int i) { run_fine_item(rows, i * kFinePanels, std::min(panels, (i + 1) * kFinePanels)); });
     }
   }
 
@@ -196,6 +194,7 @@ class CpuBackend final : public Backend {
   // Enough for stealing to even out a busy core, few enough to read each range as one stream.
   static constexpr int kItemsPerThread = 8;
   static constexpr int64_t kFineRows = 8;            // a tile of 16 tokens
+  static constexpr int64_t kFinePanels = 64;         // of an item: its sums stay in the cache
   static constexpr int64_t kSerialElements = 16384;  // less is done by the calling thread: waking others costs more
 
   template <class Fn>
@@ -223,6 +222,21 @@ class CpuBackend final : public Backend {
     if (!p.bias) return;
     const int64_t r0 = item.p0 * kPanelRows, r1 = std::min(item.p1 * kPanelRows, w.rows);
     for (int t = 0; t < item.n; t++) kernels_.elementwise->add(p.y.row(t) + r0, cpu(*p.bias).floats() + r0, r1 - r0);
+  }
+
+  // Panels [p0, p1): the coarse and the fine sums of each row side by side, then added up.
+  void run_fine_item(const Product& p, int64_t p0, int64_t p1) {
+    const CpuWeight& w = cpu(*p.w);
+    const int64_t r0 = p0 * kPanelRows, n_rows = std::min(p1 * kPanelRows, w.rows) - r0;
+    alignas(64) float sums[2 * kFineRows * kFinePanels * kPanelRows];
+    kernels_.matmul[int(w.format)].matmul(w.data + size_t(p0) * w.panel_bytes, w.cols, n_rows, act_.data(),
+                                          int(2 * p.y.rows), sums, size_t(n_rows), 0, p1 - p0);
+    for (int64_t t = 0; t < p.y.rows; t++) {
+      float *y = p.y.row(t) + r0, *coarse = sums + 2 * t * n_rows;
+      std::memcpy(y, coarse, size_t(n_rows) * sizeof(float));
+      kernels_.elementwise->add(y, coarse + n_rows, n_rows);
+      if (p.bias) kernels_.elementwise->add(y, cpu(*p.bias).floats() + r0, n_rows);
+    }
   }
 
   using GateKernel = decltype(ElementwiseKernels::silu_gate);
@@ -261,7 +275,7 @@ class CpuBackend final : public Backend {
   WeightStore store_;
   cpu::Attention attention_;
   Memory act_;                 // prepared activations of the running products
-  MatBuffer fine_x_, fine_y_;  // of the running fine product
+  MatBuffer fine_x_;           // of the running fine product
   std::vector<Input> inputs_;  // of the running products
   std::vector<Item> items_;
   std::vector<std::vector<uint8_t>> scratch_;  // by thread

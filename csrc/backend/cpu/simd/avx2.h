@@ -77,6 +77,11 @@ SIMD_INLINE I add(I a, I b) { return _mm256_add_epi32(a, b); }
 SIMD_INLINE I sub(I a, I b) { return _mm256_sub_epi32(a, b); }
 SIMD_INLINE I mul(I a, I b) { return _mm256_mullo_epi32(a, b); }
 SIMD_INLINE I max(I a, I b) { return _mm256_max_epi32(a, b); }
+SIMD_INLINE int32_t largest(I a) {
+  __m128i v = _mm_max_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+  v = _mm_max_epi32(v, _mm_shuffle_epi32(v, 0x4e));
+  return _mm_cvtsi128_si32(_mm_max_epi32(v, _mm_shuffle_epi32(v, 0xb1)));
+}
 SIMD_INLINE I add16(I a, I b) { return _mm256_add_epi16(a, b); }
 SIMD_INLINE I sub8(I a, I b) { return _mm256_sub_epi8(a, b); }
 template <int N>

@@ -79,6 +79,7 @@ SIMD_INLINE I add(I a, I b) { return _mm512_add_epi32(a, b); }
 SIMD_INLINE I sub(I a, I b) { return _mm512_sub_epi32(a, b); }
 SIMD_INLINE I mul(I a, I b) { return _mm512_mullo_epi32(a, b); }
 SIMD_INLINE I max(I a, I b) { return _mm512_max_epi32(a, b); }
+SIMD_INLINE int32_t largest(I a) { return _mm512_reduce_max_epi32(a); }
 SIMD_INLINE I add16(I a, I b) { return _mm512_add_epi16(a, b); }
 SIMD_INLINE I sub8(I a, I b) { return _mm512_sub_epi8(a, b); }
 template <int N>

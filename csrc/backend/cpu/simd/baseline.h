@@ -82,6 +82,11 @@ SIMD_INLINE I add(I a, I b) { return (I)((U32)a + (U32)b); }  // wraps, as instr
 SIMD_INLINE I sub(I a, I b) { return (I)((U32)a - (U32)b); }
 SIMD_INLINE I mul(I a, I b) { return (I)((U32)a * (U32)b); }
 SIMD_INLINE I max(I a, I b) { return a > b ? a : b; }
+SIMD_INLINE int32_t largest(I a) {
+  int32_t v = a[0];
+  for (int i = 1; i < kLanes; i++) v = a[i] > v ? a[i] : v;
+  return v;
+}
 SIMD_INLINE I sub8(I a, I b) { return (I)((I8)a - (I8)b); }
 template <int N>
 SIMD_INLINE I shr(I a) {  // int32, unsigned; N < 0 shifts left

@@ -75,6 +75,7 @@ SIMD_INLINE I add(I a, I b) { return vaddq_s32(a, b); }
 SIMD_INLINE I sub(I a, I b) { return vsubq_s32(a, b); }
 SIMD_INLINE I mul(I a, I b) { return vmulq_s32(a, b); }
 SIMD_INLINE I max(I a, I b) { return vmaxq_s32(a, b); }
+SIMD_INLINE int32_t largest(I a) { return vmaxvq_s32(a); }
 SIMD_INLINE I madd16(I acc, I a, I b) {  // acc + a0 b0 + a1 b1
   const int32x4_t low = vmull_s16(vget_low_s16(s16(a)), vget_low_s16(s16(b)));
   return vaddq_s32(acc, vpaddq_s32(low, vmull_high_s16(s16(a), s16(b))));
