@@ -21,7 +21,7 @@ import numpy as np
 
 from . import _core
 from .errors import ParameterError
-from .params import DEFAULT_KV_TYPE, kv_type
+from .params import DEFAULT_KV_TYPE, INT_MAX, kv_type
 
 PeakKind = Literal["int8", "f32", "bf16"]
 
@@ -74,6 +74,11 @@ class BenchParams:
             raise ParameterError(f"repeats must be at least 1, not {self.repeats}")
         if not self.tests:
             raise ParameterError("nothing to measure: prompt and generation are both 0", "Give -p or -n.")
+        if self.total_ctx > INT_MAX:
+            raise ParameterError(
+                f"the tests need a context of {self.total_ctx} tokens; there is none above {INT_MAX}",
+                "Give smaller numbers for -p, -n and -d.",
+            )
 
     @property
     def tests(self) -> list[BenchTest]:
@@ -87,6 +92,11 @@ class BenchParams:
 
     def n_ctx(self, depth: int) -> int:
         return depth + max(self.n_prompt + self.n_gen)
+
+    @property
+    def total_ctx(self) -> int:
+        """Of all depths, each with a context of its own."""
+        return sum(map(self.n_ctx, self.depths))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +141,8 @@ class Runner:
         """Errors: ModelFileError and its kinds, MemoryLimitError, ParameterError."""
         began = time.perf_counter()
         file = _core.GgufFile(path)
-        n_ctx = sum(params.n_ctx(depth) for depth in params.depths)
-        _core.plan_context(file, n_ctx, type_k=params.type_k, type_v=params.type_v)  # or MemoryLimitError
+        # Or MemoryLimitError:
+        _core.plan_context(file, params.total_ctx, type_k=params.type_k, type_v=params.type_v)
         self.model = _core.Model(file, n_threads=n_threads, isa=isa, profile=profile)
         self.load_s = time.perf_counter() - began
         self.n_params = sum(math.prod(tensor.shape) for tensor in file.tensors)

@@ -195,7 +195,10 @@ def _metadata(value: Any) -> Mapping[str, Any]:
 
 
 def kv_type(name: str, value: Any) -> str:
-    """The name of a KV type, from that or from GGML's number; None: the default. name: the parameter's."""
+    """The name of a KV type, from that or GGML's number (of a command line: its digits); None: the default.
+
+    name: the parameter's.
+    """
     from . import _core  # here, because options and completions are made without it
 
     if value is None:
@@ -203,8 +206,10 @@ def kv_type(name: str, value: Any) -> str:
     known = _core.kv_types()
     if isinstance(value, str) and value in known:
         return value
-    with contextlib.suppress(TypeError):
-        number = _integer(value)
+    with contextlib.suppress(TypeError, ValueError):
+        number = (
+            int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else _integer(value)
+        )
         for kv, id in known.items():
             if id == number:
                 return kv

@@ -282,8 +282,12 @@ def test_table_shows_tests_shares_limits_and_profile(model: str) -> None:
         (["-n", "-1"], "n_gen must be one or more numbers >= 0"),
         (["-p", "5,5"], "n_prompt names a number twice"),
         (["-p", "0", "-n", "0"], "nothing to measure"),
+        (["-p", "99999999999"], "the tests need a context of 99999999999 tokens"),
+        (["-n", "9" * 30], "there is none above 2147483647"),
+        (["-p", "1", "-n", "0", "-d", f"{2**31 - 2},7"], "the tests need a context of 2147483655 tokens"),
         (["-r", "0"], "repeats must be at least 1"),
         (["-t", "9999"], "n_threads must be an integer in [0, 1024]"),
+        (["-ctk", "2"], "type_k='2' is no supported type of the KV cache"),
         (["-ctk", "q4_0"], "type_k='q4_0' is no supported type of the KV cache"),
         (["--cache-type-v", "nonsense"], "There are: f16 (1), bf16 (30)"),
         (["--isa", "avx1024"], "not supported on this machine"),
@@ -294,6 +298,12 @@ def test_bad_input_is_refused(model: str, arguments: list[str], message: str) ->
     result = invoke(model, *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
+
+
+def test_kv_types_may_be_the_numbers_that_messages_show(model: str) -> None:
+    result = invoke(model, "-p", "4", "-n", "0", "-r", "1", "-ctk", "8", "-ctv", "0", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["kv_types"] == ["q8_0", "f32"]
 
 
 def test_ctrl_c_prints_what_was_measured(model: str) -> None:
