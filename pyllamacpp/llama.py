@@ -143,6 +143,8 @@ class Llama:
 
         links = {key: kwargs.pop(key) for key in compat.FROM_PRETRAINED if key in kwargs}
         compat.check_inert("Llama.from_pretrained", links, compat.FROM_PRETRAINED)
+        # Values out of range are found now, not after gigabytes.
+        LoadParams(**{name: kwargs[name] for name in specs(LoadParams) if kwargs.get(name) is not None})
         path = from_repo(
             repo_id,
             filename,

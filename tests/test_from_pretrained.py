@@ -127,3 +127,13 @@ def test_globs_and_refusals(server: FakeHub, models: list[bytes]) -> None:
     with pytest.raises(TypeError, match="nonsense"):
         Llama.from_pretrained(REPO, FILE, nonsense=1)
     assert os.environ.get("HF_HUB_OFFLINE") is None
+
+
+@pytest.mark.parametrize("bad", [{"type_k": "q4_0"}, {"type_v": 2}, {"n_threads": -1}], ids=str)
+def test_parameters_are_checked_before_anything_is_fetched(
+    server: FakeHub, models: list[bytes], bad: dict[str, Any]
+) -> None:
+    server.repos[REPO] = {FILE: models[0]}
+    with pytest.raises(ParameterError, match=next(iter(bad))):
+        opened(**bad)
+    assert server.log == []
