@@ -92,6 +92,8 @@ class LlamaCpp:
         params.n_batch, params.n_ubatch = 2048, 512
         params.n_threads = params.n_threads_batch = threads
         params.type_k, params.type_v = GGML_TYPES[type_k], GGML_TYPES[type_v]
+        # Off, as its Llama(...) has it and as it is faster on CPUs; values in blocks need it.
+        params.flash_attn_type = int(type_v.startswith("q"))
         self._context = llama_cpp.llama_init_from_model(model, params)
         if not self._context:
             raise SystemExit(f"llama_cpp makes no context of {n_ctx} tokens, {type_k}/{type_v}")

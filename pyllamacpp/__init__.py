@@ -74,7 +74,7 @@ __all__ = [
 ]
 
 
-_PREFIXES = ("BaseLlama", "Llama", "LLAMA_", "LogitsProcessor", "MinTokens", "StoppingCriteria")
+_PREFIXES = ("BaseLlama", "GGML_TYPE_", "Llama", "LLAMA_", "LogitsProcessor", "MinTokens", "StoppingCriteria")
 
 
 def _version() -> str:

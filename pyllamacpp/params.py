@@ -16,13 +16,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from . import _core
 from .errors import ParameterError
 
 SEED_MAX = 2**64 - 1
 INT_MAX = 2**31 - 1  # of the core's integers
-KV_TYPES = _core.kv_types()  # name -> GGML's number, or None
-DEFAULT_KV_TYPE = next(iter(KV_TYPES))
+DEFAULT_KV_TYPE = "f16"  # the core's too
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,15 +195,20 @@ def _metadata(value: Any) -> Mapping[str, Any]:
 
 
 def kv_type(name: str, value: Any) -> str:
-    """The name of a KV type, from that or from GGML's number. name: the parameter's."""
-    if isinstance(value, str) and value in KV_TYPES:
+    """The name of a KV type, from that or from GGML's number; None: the default. name: the parameter's."""
+    from . import _core  # here, because options and completions are made without it
+
+    if value is None:
+        return DEFAULT_KV_TYPE
+    known = _core.kv_types()
+    if isinstance(value, str) and value in known:
         return value
     with contextlib.suppress(TypeError):
         number = _integer(value)
-        for known, id in KV_TYPES.items():
+        for kv, id in known.items():
             if id == number:
-                return known
-    names = ", ".join(kv if id is None else f"{kv} ({id})" for kv, id in KV_TYPES.items())
+                return kv
+    names = ", ".join(kv if id is None else f"{kv} ({id})" for kv, id in known.items())
     raise ParameterError(f"{name}={value!r} is no supported type of the KV cache", f"There are: {names}.")
 
 
@@ -387,10 +390,11 @@ class LoadParams:
     )
     n_batch: int = _param(512, "Prompt tokens evaluated at a time.", int, low=1)
     type_k: str = _param(
-        DEFAULT_KV_TYPE, f"Keep keys as {', '.join(KV_TYPES)}.", str, flags=("--cache-type-k", "-ctk")
-    )
+        DEFAULT_KV_TYPE, "What keys are kept as; an unknown type is answered with the list of all.", str,
+        flags=("--cache-type-k", "-ctk"),
+    )  # fmt: skip
     type_v: str = _param(
-        DEFAULT_KV_TYPE, f"Keep values as {', '.join(KV_TYPES)}.", str, flags=("--cache-type-v", "-ctv")
+        DEFAULT_KV_TYPE, "What values are kept as, likewise.", str, flags=("--cache-type-v", "-ctv")
     )
     pre: str | None = _param(
         None, "Pre-tokenizer to use instead of the one the file names.", str, optional=True

@@ -12,8 +12,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pyllamacpp import Llama, compat, names
-from pyllamacpp.params import DEFAULT_KV_TYPE, KV_TYPES, SamplingParams, specs
+from pyllamacpp import Llama, _core, compat, names
+from pyllamacpp.params import DEFAULT_KV_TYPE, SamplingParams, specs
 from pyllamacpp.text.chat_formats import CHAT_FORMATS
 
 TESTS = Path(__file__).resolve().parent
@@ -24,8 +24,8 @@ SAME, DIFFERENT, REFUSED = "same", "different", "refused"
 _NO_EFFECT = "An error where it would have no effect."
 _FILES = "At this default the file's own value counts. " + _NO_EFFECT
 _KV_TYPES = (
-    f"Its number or its name: {', '.join(KV_TYPES)} (i16: 16-bit integers, ours alone); others are an error. "
-    f"Default: {DEFAULT_KV_TYPE}."
+    f"Its number or its name: {', '.join(_core.kv_types())} (i16: 16-bit integers, ours alone); others are "
+    f"an error. Default: {DEFAULT_KV_TYPE}."
 )
 _BIASES = "-100 or less bans, 100 or more allows no other; lists of pairs and string keys work too."
 _PENALTY = "Divides for the tokens of prompt and answer, whatever was cached."

@@ -406,3 +406,23 @@ def test_only_what_is_needed_is_imported() -> None:
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+@pytest.mark.parametrize(("how", "more"), [([], set()), (["--raw"], {"jinja2"})], ids=["chat", "raw"])
+def test_an_answer_imports_only_what_it_needs(
+    command: Any, model: str, how: list[str], more: set[str]
+) -> None:
+    """Each of these would stand between a user and the first token; more: what that way of asking adds."""
+    code = (
+        "import sys; from pyllamacpp.cli import app; app(sys.argv[1:], standalone_mode=False);"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    process = command("run", model, "-p", "Hi", "--max-tokens", "1", *how, entry=("-c", code))
+    imported = set(process.communicate(timeout=60)[1].decode().split())
+    assert process.returncode == 0 and {"pyllamacpp.llama", "tokenizers", "numpy"} <= imported
+    heavy = {
+        "rich", "prompt_toolkit", "markdown_it", "pygments", "huggingface_hub", "filelock", "tqdm", "httpx",
+        "requests", "asyncio", "email", "http", "ssl", "multiprocessing", "unittest", "statistics",
+        "importlib.metadata", "numpy.random", "numpy.fft", "numpy.ma", "numpy.polynomial", "numpy.testing",
+    }  # fmt: skip
+    assert not imported & (heavy | more)

@@ -15,7 +15,7 @@ import pytest
 import tiny
 
 import pyllamacpp
-from pyllamacpp import Llama, SamplingParams, compat, hub
+from pyllamacpp import Llama, SamplingParams, _core, compat, hub
 from pyllamacpp.errors import (
     ChatTemplateError,
     ContextOverflowError,
@@ -23,6 +23,7 @@ from pyllamacpp.errors import (
     ParameterError,
     PyllamacppError,
 )
+from pyllamacpp.params import DEFAULT_KV_TYPE
 
 PROMPT = "the hello and the well"
 MESSAGES = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}]
@@ -206,6 +207,7 @@ def test_kv_types_by_name_and_number(path: Path) -> None:
         with Llama(path, verbose=False, **given) as llm:
             llm.eval([1, 2, 3])
             assert llm.save_state().kv_types == want
+    assert next(iter(_core.kv_types())) == DEFAULT_KV_TYPE
     for bad in (2, -1, True, 8.0, "q4_0", "F16", "", [1], np.ones(3)):
         for name in ("type_k", "type_v"):
             with pytest.raises(ParameterError) as error:

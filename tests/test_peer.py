@@ -16,7 +16,7 @@ import tiny
 from peer_table import DIFFERENCES, DIFFERENT, PEER, REFUSED, SAME, method_of, parameter_row, takes
 
 import pyllamacpp
-from pyllamacpp import Llama, compat, names
+from pyllamacpp import Llama, _core, compat, names
 from pyllamacpp.errors import ChatTemplateError, ParameterError
 from pyllamacpp.params import LoadParams, SamplingParams, spec
 from pyllamacpp.text.chat_formats import CHAT_FORMATS, choose_format
@@ -105,7 +105,13 @@ def test_class(name: str) -> None:
 
 def test_constants() -> None:
     assert pyllamacpp.LLAMA_POOLING_TYPE_LAST == 3 and pyllamacpp.LLAMA_ROPE_SCALING_TYPE_YARN == 2
-    for absent in ("LLAMA_FILE_MAGIC", "llama_decode", "ChatCompletion", "LlamaNonsense"):
+    assert {n: v for n, v in names.CONSTANTS.items() if n.startswith("GGML_TYPE_")} == {
+        f"GGML_TYPE_{kv_type.upper()}": number
+        for kv_type, number in _core.kv_types().items()
+        if number is not None and kv_type != "bf16"  # for which llama-cpp-python has no name
+    }
+    assert pyllamacpp.GGML_TYPE_Q8_0 == 8
+    for absent in ("LLAMA_FILE_MAGIC", "GGML_TYPE_Q4_0", "llama_decode", "ChatCompletion", "LlamaNonsense"):
         assert not hasattr(pyllamacpp, absent)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -124,6 +123,8 @@ _HEADINGS = ("test", "t/s", "±", "of limit", "which is")
 
 
 def _cells(one: Bench, row: Row) -> tuple[str, ...]:
+    from statistics import median
+
     limits = one.meter.limits(row.cost.pass_bytes)
     share, which = row.share(limits)
     if which == "read":

@@ -13,7 +13,7 @@
 
 // Loops over the tokens of a tile. With dot products and 32 registers an unrolled one keeps its sums there, for up to a
 // fifth fewer instructions. Without, it is long already; the levels of x86 were measured as compilers leave them.
-#if defined(__ARM_FEATURE_DOTPROD)
+#if defined(__ARM_FEATURE_DOTPROD) || defined(__AVX512VNNI__)
 #define SIMD_TOKENS SIMD_UNROLL
 #else
 #define SIMD_TOKENS

@@ -47,20 +47,22 @@ SIMD_INLINE I zero_start(const Act32& x) {
 
 #if defined(SIMD_FUSED_SUMS)
 
-// Two tokens side by side: two chains without an addition to join them.
+// N tokens side by side: chains that hide each other's latency, without additions to join them.
+template <int ZERO, int N, class Use>
+SIMD_INLINE void sums_of(const I* w, const Act32* x, int t, Use use) {
+  I sum[N];
+  SIMD_UNROLL for (int i = 0; i < N; i++) sum[i] = zero_start<ZERO>(x[t + i]);
+  SIMD_UNROLL for (int k = 0; k < 8; k++) {
+    SIMD_UNROLL for (int i = 0; i < N; i++) sum[i] = dp_word(sum[i], w[k], x[t + i].q, k);
+  }
+  SIMD_UNROLL for (int i = 0; i < N; i++) use(t + i, sum[i]);
+}
 template <int BITS, int ZERO, int T, class Use>
 SIMD_INLINE void each_sum(const I* w, const Act32* x, Use use) {
-  int t = 0;
-  for (; t + 1 < T; t += 2) {
-    I a = zero_start<ZERO>(x[t]), b = zero_start<ZERO>(x[t + 1]);
-    for (int i = 0; i < 8; i++) {
-      a = dp(a, w[i], activations(x[t].q, i));
-      b = dp(b, w[i], activations(x[t + 1].q, i));
-    }
-    use(t, a);
-    use(t + 1, b);
-  }
-  if constexpr (T % 2) use(t, dot32<BITS>(zero_start<ZERO>(x[t]), w, x[t].q));
+  constexpr int kSide = kSideBySide, kFull = T / kSide * kSide;
+  SIMD_TOKENS for (int t = 0; t < kFull; t += kSide) sums_of<ZERO, kSide>(w, x, t, use);
+  if constexpr (T - kFull >= 2) sums_of<ZERO, 2>(w, x, kFull, use);
+  if constexpr (T % 2) use(T - 1, dot32<BITS>(zero_start<ZERO>(x[T - 1]), w, x[T - 1].q));
 }
 // use(t, v) for each of T tokens: v = the integer product of 32 k, less the zero point's part.
 template <int BITS, int ZERO, int T, class Use>
@@ -81,6 +83,7 @@ SIMD_INLINE void each_scaled_dot(const I* w, const Act32* x, const I* scale, Use
   if constexpr (W::sub16) {
     const Scaled first(as_float(scale[0])), second(as_float(scale[1]));
     for (int t = 0; t < T; t++) {
+      if constexpr (T > 4) __builtin_prefetch(x + T + t);  // the next 32 k: the hardware does not see this far
       I a = set32(W::zero32 ? x[t].start16[0] : kStart), b = set32(W::zero32 ? x[t].start16[1] : kStart);
       dots16<W::bits>(a, b, w, x[t].q);
       use(t, add(first(a), second(b)));

@@ -1,9 +1,11 @@
 #include "backend/cpu/repack.h"
 
+#include <array>
 #include <cstring>
 
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/panel.h"
+#include "backend/cpu/simd/transpose.h"
 
 namespace pllm::cpu {
 namespace {
@@ -40,27 +42,46 @@ void walk(Byte* panel, int64_t cols, Fn block) {
 template <Format f>
 constexpr PanelLayout kLayout = panel_layout(f);
 
-template <Format f>
-inline __attribute__((always_inline)) void fill(const uint8_t* rows, size_t row_bytes, int n_rows, int64_t cols,
-                                                uint8_t* panel) {
-  constexpr const PanelLayout& L = kLayout<f>;
-  if (n_rows < kPanelRows || cols / L.block_weights % L.group) std::memset(panel, 0, panel_bytes(L, cols));
-  walk<L>(panel, cols, [&](int64_t b, uint8_t* head, uint8_t* lines) __attribute__((always_inline)) {
-    const uint8_t* from = rows + b * L.block_bytes;
-    if constexpr (L.odd_bytes != 0) {
-      for (int r = 0; r < n_rows; r++)
-        std::memcpy(head + r * L.odd_bytes, from + size_t(r) * row_bytes + L.odd_at, L.odd_bytes);
-    }
-    for (int i = 0; i < L.words; i++) {
-      for (int r = 0; r < n_rows; r++) {
-        uint32_t v;
-        std::memcpy(&v, from + size_t(r) * row_bytes + L.words_at + 4 * L.word[i], 4);
-        if (i == L.bits_line) v = spread_bits(v);
-        std::memcpy(lines + i * kLineBytes + 4 * r, &v, 4);
-      }
-    }
-  });
+// `n` consecutive words of each row, as lines.
+inline __attribute__((always_inline)) void put_lines(const uint8_t* rows, size_t row_bytes, int n_rows, int64_t n,
+                                                     uint8_t* lines) {
+  int64_t i = 0;
+  if (n_rows == kPanelRows) {
+    for (; i + 4 <= n; i += 4)
+      for (int r = 0; r < kPanelRows; r += 4)
+        transpose_4x4(rows + size_t(r) * row_bytes + 4 * i, row_bytes, lines + i * kLineBytes + 4 * r, kLineBytes);
+  }
+  for (; i < n; i++)
+    for (int r = 0; r < n_rows; r++)
+      std::memcpy(lines + i * kLineBytes + 4 * r, rows + size_t(r) * row_bytes + 4 * i, 4);
 }
+
+void spread_line(uint8_t* line) {
+  uint32_t v[kPanelRows];
+  std::memcpy(v, line, sizeof v);
+  for (uint32_t& bits : v) bits = spread_bits(bits);
+  std::memcpy(line, v, sizeof v);
+}
+
+// A line of pairs (k, k + 1) becomes all rows' k, then all rows' k + 1.
+void split_line(uint8_t* line) {
+  uint32_t pairs[kPanelRows];
+  uint16_t halves[2 * kPanelRows];
+  std::memcpy(pairs, line, sizeof pairs);
+  for (int r = 0; r < kPanelRows; r++) halves[r] = uint16_t(pairs[r]);
+  for (int r = 0; r < kPanelRows; r++) halves[kPanelRows + r] = uint16_t(pairs[r] >> 16);
+  std::memcpy(line, halves, sizeof halves);
+}
+
+// run[i]: as many lines from the i-th on are consecutive words of the file's block.
+constexpr std::array<uint8_t, kMaxWords> runs_of(const PanelLayout& p) {
+  std::array<uint8_t, kMaxWords> run{};
+  for (int i = p.words - 1; i >= 0; i--)
+    run[size_t(i)] = i + 1 < p.words && p.word[i + 1] == p.word[i] + 1 ? uint8_t(run[size_t(i) + 1] + 1) : 1;
+  return run;
+}
+template <Format f>
+constexpr std::array<uint8_t, kMaxWords> kRun = runs_of(kLayout<f>);
 
 }  // namespace
 
@@ -71,8 +92,33 @@ size_t panel_bytes_of(int64_t cols) {
 
 template <Format f>
 void repack(const uint8_t* rows, size_t row_bytes, int n_rows, int64_t cols, uint8_t* panel) {
-  if (n_rows == kPanelRows) return fill<f>(rows, row_bytes, kPanelRows, cols, panel);  // a constant: loops unroll
-  fill<f>(rows, row_bytes, n_rows, cols, panel);
+  constexpr const PanelLayout& L = kLayout<f>;
+  constexpr bool words_in_order = L.odd_bytes == 0 && kRun<f>[0] == L.words;  // of the whole row
+  const int64_t blocks = cols / L.block_weights;
+  if (n_rows < kPanelRows || blocks % L.group) std::memset(panel, 0, panel_bytes(L, cols));
+  if constexpr (words_in_order) {
+    put_lines(rows, row_bytes, n_rows, blocks * L.words, panel);
+    if constexpr (L.bits_line >= 0)
+      for (int64_t b = 0; b < blocks; b++) spread_line(panel + (b * L.words + L.bits_line) * kLineBytes);
+    return;
+  }
+  if constexpr (L.words == 0 && L.odd_bytes == 2) {
+    if (n_rows == kPanelRows && blocks % 2 == 0) {
+      put_lines(rows, row_bytes, n_rows, blocks / 2, panel);
+      for (int64_t i = 0; i < blocks / 2; i++) split_line(panel + i * kLineBytes);
+      return;
+    }
+  }
+  walk<L>(panel, cols, [&](int64_t b, uint8_t* head, uint8_t* lines) __attribute__((always_inline)) {
+    const uint8_t* from = rows + b * L.block_bytes;
+    if constexpr (L.odd_bytes != 0) {
+      for (int r = 0; r < n_rows; r++)
+        std::memcpy(head + r * L.odd_bytes, from + size_t(r) * row_bytes + L.odd_at, L.odd_bytes);
+    }
+    for (int i = 0; i < L.words; i += kRun<f>[size_t(i)])
+      put_lines(from + L.words_at + 4 * L.word[i], row_bytes, n_rows, kRun<f>[size_t(i)], lines + i * kLineBytes);
+    if constexpr (L.bits_line >= 0) spread_line(lines + L.bits_line * kLineBytes);
+  });
 }
 
 template <Format f>

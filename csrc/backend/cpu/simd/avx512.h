@@ -34,6 +34,7 @@ SIMD_INLINE void store_half(void* p, F v) {
 // ---- integer words
 constexpr int kTokens = 16;    // most tokens of one tile: more would spill
 constexpr int kTileSums = 16;  // registers for sums while a panel is read once
+constexpr int kSideBySide = 4;  // tokens whose sums are made at once
 #if defined(__AVX512VNNI__)
 #define SIMD_DP 1
 #define SIMD_FUSED_SUMS 1
@@ -43,6 +44,13 @@ SIMD_INLINE I madd16(I acc, I a, I b) {
   asm("vpdpwssd %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
   return acc;
 }
+#if !defined(__clang__)  // GCC broadcasts into a register first: a fifth slower
+#define SIMD_DP_WORD 1
+SIMD_INLINE I dp_word(I acc, I u, const int8_t* x, int word) {
+  asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(u), "m"(*(const int32_t*)(x + 4 * word)));
+  return acc;
+}
+#endif
 #else
 #define SIMD_MADD8 1
 SIMD_INLINE I madd8(I u, I s) { return _mm512_maddubs_epi16(u, s); }  // u0 s0 + u1 s1 in int16, saturating

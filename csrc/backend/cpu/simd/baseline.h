@@ -67,7 +67,7 @@ SIMD_INLINE I load_int8(const void* p) {  // as int16
   typedef int8_t Bytes __attribute__((vector_size(SIMD_BYTES / 2)));
   Bytes v;
   std::memcpy(&v, p, sizeof v);
-  return (I)__builtin_convertvector(v, I16);
+  return (I) __builtin_convertvector(v, I16);
 }
 SIMD_INLINE void store_int16(void* p, I a) {  // the low half of each int32
   typedef int16_t Halves __attribute__((vector_size(SIMD_BYTES / 2)));
@@ -100,9 +100,7 @@ SIMD_INLINE I sar(I a) {
   return a >> N;
 }
 SIMD_INLINE I low16(I a) { return sar<16>(shr<-16>(a)); }
-SIMD_INLINE I madd16(I acc, I a, I b) {
-  return add(add(acc, mul(low16(a), low16(b))), mul(sar<16>(a), sar<16>(b)));
-}
+SIMD_INLINE I madd16(I acc, I a, I b) { return add(add(acc, mul(low16(a), low16(b))), mul(sar<16>(a), sar<16>(b))); }
 // Even and odd bytes: a product of an unsigned byte and one within +-127 fits int16.
 SIMD_INLINE I dp(I acc, I u, I s) {
   const I16 even = (I16)(u & set16(255)) * (((I16)s << 8) >> 8), odd = (I16)and_(shr<8>(u), set16(255)) * ((I16)s >> 8);

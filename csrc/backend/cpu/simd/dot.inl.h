@@ -4,7 +4,8 @@
 // activations are signed bytes within +-127. BITS = 8 are signed weights, in the form byte_form() gives them. All sums
 // are exact, so every instruction set gives the same integers. A header defines one of
 //   SIMD_DOTS   it has dot32(), dots16(), sums_of_bytes(), byte_form() and kByteOffset of its own
-//   SIMD_DP     dp(acc, u, s): four products of unsigned and signed bytes at once
+//   SIMD_DP     dp(acc, u, s): four products of unsigned and signed bytes at once; SIMD_DP_WORD: and dp_word(), with
+//               the four activations in memory
 //   SIMD_MADD8  madd8(u, s): two of them, in int16; sign8(), abs8() and add16()
 // and beside SIMD_DP, where fma() is fused, SIMD_FUSED_SUMS: sums start at kStart, the bits of kSumOffset = 1.5 * 2^23.
 // Read as a float, a sum s below 2^22 is kSumOffset + s then, and one fma converts it and multiplies it with an
@@ -31,6 +32,10 @@ SIMD_INLINE I activations(const int8_t* x, int word) {  // four of them, broadca
 
 #if defined(SIMD_DP)
 
+#if !defined(SIMD_DP_WORD)
+SIMD_INLINE I dp_word(I acc, I u, const int8_t* x, int word) { return dp(acc, u, activations(x, word)); }
+#endif
+
 constexpr int kByteOffset = 128;  // what is added to signed weights
 SIMD_INLINE I byte_form(I w) { return xor_(w, set8(0x80)); }
 SIMD_INLINE I sums_of_bytes(I a) { return dp(set32(0), set8(1), a); }  // of each four
@@ -39,8 +44,8 @@ SIMD_INLINE I sums_of_bytes(I a) { return dp(set32(0), set8(1), a); }  // of eac
 template <int BITS>
 SIMD_INLINE void dots16(I& a, I& b, const I* w, const int8_t* x) {
   for (int i = 0; i < 4; i++) {
-    a = dp(a, w[i], activations(x, i));
-    b = dp(b, w[i + 4], activations(x, i + 4));
+    a = dp_word(a, w[i], x, i);
+    b = dp_word(b, w[i + 4], x, i + 4);
   }
 }
 // start + the product of 32 weights
