@@ -22,8 +22,7 @@ static_assert(sizeof(Act32) == 64);  // a cache line
 
 constexpr int kZeros[] = {8, 16, 128};
 
-// ---- tiles: full ones of kMaxTile tokens, then the smallest size that holds the rest, filled up with zero tokens
-constexpr int kTileSizes[] = {1, 2, 3, 4, 6, 8, 12, 16};
+// ---- tiles: of kMaxTile tokens; the last one of those that are left
 // Float products keep two sums a token, so half as many tokens fit in 256-bit registers, three quarters in 512.
 template <Activation a>
 constexpr int kMaxTile = kTokens;
@@ -31,21 +30,13 @@ template <>
 constexpr int kMaxTile<Activation::f32> = kTokens == 16   ? 12
                                           : kTokens == 12 ? 6
                                                           : kTokens;
-SIMD_INLINE int tile_index(int n) {  // of the smallest size that holds n tokens
-  int i = 0;
-  while (kTileSizes[i] < n) i++;
-  return i;
-}
-SIMD_INLINE int tile_size(int n) { return kTileSizes[tile_index(n)]; }
-
 template <Activation a>
 constexpr int kActBlock = a == Activation::f32 ? 1 : 32;
 template <Activation a>
 constexpr size_t kActBytes = a == Activation::f32 ? sizeof(float) : sizeof(Act32);
 template <Activation a>
 size_t act_bytes(int64_t cols, int n) {
-  const int rest = n % kMaxTile<a>;
-  return size_t(n - rest + (rest ? tile_size(rest) : 0)) * size_t(cols / kActBlock<a>) * kActBytes<a>;
+  return size_t(n) * size_t(cols / kActBlock<a>) * kActBytes<a>;
 }
 
 // ---- rounding
@@ -118,13 +109,6 @@ SIMD_INLINE void place_row(const float* x, int64_t n, float* tile, int i, int si
   for (int64_t k = 0; k < n; k++) tile[k * size + i] = x[k];
 }
 
-SIMD_INLINE void place_zeros(Act32* tokens, int i, int size) {
-  static constexpr int8_t q[32] = {};
-  static constexpr int32_t sums[8] = {};
-  place(q, 0.f, sums, tokens, i, size);
-}
-SIMD_INLINE void place_zeros(float* tokens, int i, int) { tokens[i] = 0.f; }
-
 // ---- the table's functions
 template <Activation a>
 struct ActOf {
@@ -140,13 +124,8 @@ void prepare(const float* x, size_t ldx, int64_t cols, int n, int t0, int t1, ui
   using Act = typename ActOf<a>::type;
   const int64_t blocks = cols / kActBlock<a>;
   for (int t = t0; t < t1; t++) {
-    const int first = t - t % kMaxTile<a>, tokens = n - first < kMaxTile<a> ? n - first : kMaxTile<a>;
-    const int size = tile_size(tokens);
-    Act* tile = reinterpret_cast<Act*>(act) + int64_t(first) * blocks;
-    place_row(x + size_t(t) * ldx, blocks, tile, t - first, size);
-    if (t + 1 == n)  // whoever has the last token also writes the zero tokens after it
-      for (int64_t b = 0; b < blocks; b++)
-        for (int pad = tokens; pad < size; pad++) place_zeros(tile + b * size, pad, size);
+    const int first = t - t % kMaxTile<a>, size = n - first < kMaxTile<a> ? n - first : kMaxTile<a>;
+    place_row(x + size_t(t) * ldx, blocks, reinterpret_cast<Act*>(act) + int64_t(first) * blocks, t - first, size);
   }
 }
 

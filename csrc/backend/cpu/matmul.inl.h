@@ -5,6 +5,8 @@
 // and odd k in two chains, joined at the end. So a product depends on neither tile, thread, number of tokens nor vector
 // width.
 #pragma once
+#include <utility>
+
 #include "backend/cpu/activation.inl.h"
 #include "backend/cpu/compiler.inl.h"
 #include "backend/cpu/formats.inl.h"
@@ -283,9 +285,7 @@ using Tile = void (*)(const uint8_t* panel, int64_t cols, const uint8_t* act, fl
 template <Format f, int T>
 constexpr Tile tile_of() {
   constexpr Activation kind = info(f).activation;
-  if constexpr (T > kMaxTile<kind>)
-    return nullptr;
-  else if constexpr (kind == Activation::f32)
+  if constexpr (kind == Activation::f32)
     return &tile_float<f, T>;
   else if constexpr (info(f).block_weights == 32)
     return &tile_32<f, T>;
@@ -293,7 +293,17 @@ constexpr Tile tile_of() {
     return &tile_256<f, T>;
 }
 
-// A tile that does not fill its panel or its tokens goes through a buffer, so that nothing else is overwritten.
+// One of each size: padding 9 tokens to 12 costs a fifth. T - 1 is the index.
+template <int N>
+struct Tiles {
+  Tile of[N];
+};
+template <Format f, int... T>
+constexpr Tiles<sizeof...(T)> tiles_of(std::integer_sequence<int, T...>) {
+  return {{tile_of<f, T + 1>()...}};
+}
+
+// A tile that does not fill its panel goes through a buffer, so that nothing else is overwritten.
 void irregular_tile(Tile tile, const uint8_t* panel, int64_t cols, const uint8_t* act, float* y, size_t ldy, int rows,
                     int n) {
   float all[kTokens * kPanelRows];
@@ -305,9 +315,8 @@ template <Format f>
 void matmul(const uint8_t* panels, int64_t cols, int64_t n_rows, const uint8_t* act, int n, float* y, size_t ldy,
             int64_t panel0, int64_t panel1) {
   static constexpr PanelLayout L = panel_layout(f);
-  static constexpr Tile tiles[] = {tile_of<f, 1>(), tile_of<f, 2>(), tile_of<f, 3>(),  tile_of<f, 4>(),
-                                   tile_of<f, 6>(), tile_of<f, 8>(), tile_of<f, 12>(), tile_of<f, 16>()};
   constexpr int kMost = kMaxTile<info(f).activation>;
+  static constexpr auto tiles = tiles_of<f>(std::make_integer_sequence<int, kMost>());
   const int64_t blocks = cols / L.block_weights;
   const size_t stride = size_t(blocks * L.words + (L.odd_bytes ? (blocks + L.group - 1) / L.group : 0)) * kLineBytes;
   const int64_t fit = stride && kPanelsInL2 > stride ? int64_t(kPanelsInL2 / stride) : 1;
@@ -315,16 +324,16 @@ void matmul(const uint8_t* panels, int64_t cols, int64_t n_rows, const uint8_t* 
   for (int64_t q0 = panel0; q0 < panel1; q0 += run) {
     const int64_t q1 = panel1 - q0 < run ? panel1 : q0 + run;
     for (int t0 = 0; t0 < n; t0 += kMost) {
-      const int tokens = n - t0 < kMost ? n - t0 : kMost, size = tile_index(tokens);
+      const int tokens = n - t0 < kMost ? n - t0 : kMost;
+      const Tile tile = tiles.of[tokens - 1];
       const uint8_t* x = act + act_bytes<info(f).activation>(cols, t0);
       for (int64_t q = q0; q < q1; q++) {
         const int64_t rows = n_rows - q * kPanelRows;
         float* out = y + size_t(t0) * ldy + q * kPanelRows;
-        if (rows >= kPanelRows && tokens == kTileSizes[size])
-          tiles[size](panels + size_t(q) * stride, cols, x, out, ldy);
+        if (rows >= kPanelRows)
+          tile(panels + size_t(q) * stride, cols, x, out, ldy);
         else
-          irregular_tile(tiles[size], panels + size_t(q) * stride, cols, x, out, ldy,
-                         int(rows < kPanelRows ? rows : kPanelRows), tokens);
+          irregular_tile(tile, panels + size_t(q) * stride, cols, x, out, ldy, int(rows), tokens);
       }
     }
   }
