@@ -32,8 +32,8 @@ SIMD_INLINE void store_half(void* p, F v) {
 }
 
 // ---- integer words
-constexpr int kTokens = 12;   // most tokens of one tile: more would spill
-constexpr int kTileSums = 8;  // registers for sums while a panel is read once
+constexpr int kTokens = 12;     // most tokens of one tile: more would spill
+constexpr int kTileSums = 8;    // registers for sums while a panel is read once
 constexpr int kSideBySide = 2;  // tokens whose sums are made at once
 #if defined(__AVXVNNI__)
 #define SIMD_DP 1

@@ -32,8 +32,8 @@ SIMD_INLINE void store_half(void* p, F v) {
 }
 
 // ---- integer words
-constexpr int kTokens = 16;    // most tokens of one tile: more would spill
-constexpr int kTileSums = 16;  // registers for sums while a panel is read once
+constexpr int kTokens = 16;     // most tokens of one tile: more would spill
+constexpr int kTileSums = 16;   // registers for sums while a panel is read once
 constexpr int kSideBySide = 4;  // tokens whose sums are made at once
 #if defined(__AVX512VNNI__)
 #define SIMD_DP 1
@@ -63,7 +63,9 @@ SIMD_INLINE void storei(void* p, I a) { _mm512_storeu_si512(p, a); }
 SIMD_INLINE I load_bytes(const void* p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)); }
 SIMD_INLINE void store_bytes(void* p, I a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8(a)); }  // low bytes
 SIMD_INLINE I load_int8(const void* p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)p)); }
-SIMD_INLINE void store_int16(void* p, I a) { _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(a)); }  // low halves
+SIMD_INLINE void store_int16(void* p, I a) {
+  _mm256_storeu_si256((__m256i*)p, _mm512_cvtepi32_epi16(a));
+}  // low halves
 SIMD_INLINE I set32(int32_t v) { return _mm512_set1_epi32(v); }
 SIMD_INLINE I set16(int v) { return _mm512_set1_epi16((int16_t)v); }
 SIMD_INLINE I set8(int v) { return _mm512_set1_epi8((char)v); }
